@@ -1,12 +1,12 @@
-//! What every subcommand that looks says of fixed rings: healthy, half promoted, damaged, of another version, empty; and
-//! of a file of somebody else's.
+//! The output of every read-only command for fixed rings (healthy, half promoted, damaged, of another version, empty)
+//! and for a foreign file.
 
 use ringreel::format::{DType, Meta};
 use ringreel::{Config, Generator, NamedPart};
 use testkit::golden::{self, FIXED, Fixed, golden, golden_lines};
 
 #[test]
-fn verify_says_the_same_of_the_same_ring() {
+fn verify_output_for_fixed_rings_is_stable() {
     for fixed in FIXED {
         golden("verify", fixed, &["verify", "PATH"]);
     }
@@ -14,7 +14,7 @@ fn verify_says_the_same_of_the_same_ring() {
 }
 
 #[test]
-fn status_says_the_same_of_the_same_ring() {
+fn status_output_for_fixed_rings_is_stable() {
     for fixed in FIXED {
         golden("status", fixed, &["status", "PATH"]);
     }
@@ -22,7 +22,7 @@ fn status_says_the_same_of_the_same_ring() {
 }
 
 #[test]
-fn read_and_index_say_the_same_of_the_same_ring() {
+fn read_and_index_output_for_fixed_rings_is_stable() {
     for fixed in FIXED {
         golden("read", fixed, &["read", "-c", "config.yaml", "--all", "--json"]);
         golden("index", fixed, &["index", "show", "-c", "config.yaml"]);
@@ -31,7 +31,7 @@ fn read_and_index_say_the_same_of_the_same_ring() {
 }
 
 #[test]
-fn inspect_and_cat_say_the_same_of_the_same_ring() {
+fn inspect_and_cat_output_for_fixed_rings_is_stable() {
     for fixed in FIXED {
         golden("inspect", fixed, &["inspect", "PATH"]);
         golden("inspect-tree", fixed, &["inspect", "PATH", "--tree"]);
@@ -45,7 +45,7 @@ fn inspect_and_cat_say_the_same_of_the_same_ring() {
 }
 
 #[test]
-fn picture_report_and_export_say_the_same_of_the_same_ring() {
+fn preview_report_and_export_output_is_stable() {
     for fixed in FIXED {
         golden("preview", fixed, &["preview", "PATH", "-o", "sheet.png", "--generation", "2"]);
         golden("report", fixed, &["report", "PATH", "-o", "report.html"]);
@@ -55,7 +55,7 @@ fn picture_report_and_export_say_the_same_of_the_same_ring() {
 }
 
 #[test]
-fn top_and_metrics_say_the_same_of_the_same_ring() {
+fn top_and_metrics_output_for_fixed_rings_is_stable() {
     for fixed in FIXED {
         golden("metrics", fixed, &["metrics", "PATH"]);
         golden("top", fixed, &["top", "PATH", "--once", "--size", "90x30"]);
@@ -63,7 +63,7 @@ fn top_and_metrics_say_the_same_of_the_same_ring() {
 }
 
 #[test]
-fn repair_gc_and_seal_say_the_same_of_the_same_ring() {
+fn repair_gc_and_promote_output_for_fixed_rings_is_stable() {
     for fixed in FIXED {
         golden("repair", fixed, &["repair", "-c", "config.yaml"]);
         golden("gc", fixed, &["gc", "-c", "config.yaml"]);
@@ -72,7 +72,7 @@ fn repair_gc_and_seal_say_the_same_of_the_same_ring() {
 }
 
 #[test]
-fn whoever_would_write_is_told_why_it_cannot() {
+fn manager_and_generate_errors_for_fixed_rings_are_stable() {
     for fixed in ["other-version", "foreign"] {
         golden("manager", fixed, &["manager", "-c", "config.yaml"]);
         golden("generate", fixed, &["generate", "-c", "config.yaml", "--samples", "1"]);
@@ -80,7 +80,7 @@ fn whoever_would_write_is_told_why_it_cannot() {
 }
 
 #[test]
-fn pack_says_the_same_of_the_same_input() {
+fn pack_output_for_a_fixed_input_is_stable() {
     for fixed in FIXED {
         golden("pack", fixed, &["pack", "--from", "npy", "PATH", "-o", "packed"]);
     }
@@ -90,14 +90,14 @@ fn pack_says_the_same_of_the_same_input() {
 }
 
 #[test]
-fn doctor_says_the_same_of_the_same_ring() {
+fn doctor_output_for_fixed_rings_is_stable() {
     for fixed in FIXED {
-        // What the machine is like, tests/ops/doctor.rs looks at.
+        // tests/ops/doctor.rs tests the findings that depend on the machine.
         golden_lines("doctor", fixed, &["doctor", "-c", "config.yaml", "--json"], "\"check\":\"ring\"");
     }
 }
 
-/// What a terminal would be sent; none where there is no `script` (of util-linux).
+/// Returns what a command writes to a terminal; none if `script` (of util-linux) is missing.
 fn on_a_terminal(command: &str, no_color: bool) -> Option<String> {
     let mut script = std::process::Command::new("script");
     script.args(["-qec", &format!("{} {command}", testkit::binary()), "/dev/null"]);
@@ -110,9 +110,9 @@ fn on_a_terminal(command: &str, no_color: bool) -> Option<String> {
 }
 
 #[test]
-fn colours_are_for_terminals_alone_and_not_with_no_color() {
+fn colours_need_a_terminal_and_obey_no_color() {
     let (Some(coloured), Some(plain)) = (on_a_terminal("--help", false), on_a_terminal("--help", true)) else {
-        return golden::loudly("SKIPPED: colours on a terminal: there is no `script`");
+        return golden::loudly("SKIPPED: colours on a terminal: `script` is missing");
     };
     assert!(coloured.contains("\u{1b}["), "{coloured:?}");
     for command in ["--help", "verify --help", "verify /nothing/here", "status -c /nothing/here", "verify --no-such"] {
@@ -126,7 +126,7 @@ fn colours_are_for_terminals_alone_and_not_with_no_color() {
 }
 
 #[test]
-fn what_is_looked_at_is_not_changed() {
+fn read_only_commands_do_not_change_fixed_rings() {
     let looks: [&[&str]; 11] = [
         &["verify", "PATH"],
         &["status", "PATH"],
@@ -148,13 +148,13 @@ fn what_is_looked_at_is_not_changed() {
     }
 }
 
-/// Makes `tests/golden/healthy.ring` anew:
+/// Recreates `tests/golden/healthy.ring`:
 ///
 /// ```text
 /// unshare --uts sh -c 'hostname node-1 && cargo test --test main cli::golden::make -- --ignored'
 /// ```
 #[test]
-#[ignore = "it makes what the others look at"]
+#[ignore = "it recreates the ring that the other tests read"]
 fn make_the_fixed_ring() {
     let home = testkit::workspace().join("tests/golden");
     let yaml = "RING: healthy.ring\nSWAP_CAP: 4\nSAMPLE: [data, label]\nKEEP: 5\nCOMPRESS: {label: 3}\n";
@@ -178,7 +178,7 @@ fn make_the_fixed_ring() {
         let generator = if n % 3 == 0 { &mut two } else { &mut one };
         generator.write(&parts, &meta, &|| false).unwrap();
     }
-    // They leave without sealing: two samples wait in write.4.
+    // The generators end without promoting, so two samples wait in write.4.
     for generator in [one, two] {
         generator.finish(false, &|| false).unwrap();
     }

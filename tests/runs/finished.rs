@@ -1,5 +1,5 @@
-//! A run that is over is one note in `index/notes/logs`, whatever fails while it is put away. A run that comes back
-//! goes on from that note.
+//! A finished run is one note in `index/notes/logs`, whatever fails while it is retired. A run that is resumed
+//! continues from that note.
 
 use ringreel::Ring;
 use ringreel::run_log::{Epoch, Turn};
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use testkit::ring::{Action, EIO, HookFs};
 use testkit::stream::{World, decide, eventually};
 
-/// A ring at generation 8. A reclaim puts away what is over in every eighth generation.
+/// A ring at generation 8. At every eighth generation, a reclaim retires finished runs.
 fn place() -> World {
     place_of(8)
 }
@@ -20,7 +20,7 @@ fn place_of(generations: u64) -> World {
     place
 }
 
-/// Run `r` has read generations 1 to 3, which are gone, and its worker left.
+/// Run `r` has read generations 1 to 3, which are reclaimed, and its worker has left.
 fn read_and_leave(ring: &Ring) {
     decide(ring, "r", &[1, 2, 3], 1);
     let log = ring.run("r").unwrap();
@@ -60,9 +60,9 @@ fn finished_run_is_one_note() {
     assert_eq!(seen.reads().unwrap().get(&2), Some(&1), "its passes are counted");
 }
 
-/// Each call to the index fails once, before or after it happened. The next reclaim goes on.
+/// Each call to the index fails once, before or after its effect. The next reclaim continues.
 #[test]
-fn run_keeps_its_log_whatever_fails_while_it_is_put_away() {
+fn retired_run_keeps_its_log_whichever_call_fails() {
     for lost in [false, true] {
         for at in 0.. {
             let place = place();
@@ -82,7 +82,7 @@ fn run_keeps_its_log_whatever_fails_while_it_is_put_away() {
             assert_eq!(generations(&place.ring()), [(0, 1), (1, 2), (2, 3)], "call {at}, lost {lost}");
             fs.hook(|_, _, _| Action::Pass);
             let next = place.ring();
-            eventually("the run is put away", || {
+            eventually("the run is retired", || {
                 next.reclaim().unwrap();
                 notes(&next).0 == 0
             });
@@ -97,9 +97,9 @@ fn run_keeps_its_log_whatever_fails_while_it_is_put_away() {
 }
 
 #[test]
-fn run_that_comes_back_changes_no_epoch() {
+fn resumed_run_changes_no_epoch() {
     let place = place();
-    // This process has opened the run before a manager puts it away, like a worker that was suspended.
+    // This process opened the run before a manager retired it, like a worker that was suspended.
     let before = place.ring();
     let known = before.run("r").unwrap();
     assert_eq!(known.epoch(1).unwrap(), None);
@@ -110,10 +110,10 @@ fn run_that_comes_back_changes_no_epoch() {
         assert_eq!(log.decide(1, &late).unwrap().generation, 2);
     }
     assert!(place.ring().run("r").unwrap().was_read_by(0).unwrap());
-    // All workers go on behind the epochs of the log.
+    // All workers continue behind the epochs of the log.
     let turn = Turn { rank: 0, token: "again".into() };
     assert_eq!(place.ring().run("r").unwrap().join_pass(0, 1, &turn, 7, None).unwrap(), 3);
-    // A second end of the run keeps the epochs of both times.
+    // When the run finishes again, its log has the epochs of both times.
     let (ring, old) = (place.ring(), Epoch { generation: 4, ..late });
     let log = ring.run("r").unwrap();
     assert_eq!(log.decide(3, &old).unwrap().generation, 4);
@@ -124,10 +124,10 @@ fn run_that_comes_back_changes_no_epoch() {
     assert_eq!(generations(&place.ring()), [(0, 1), (1, 2), (2, 3), (3, 4)]);
 }
 
-/// Two processes put the run away at once: the slower one has listed the notes before the other one drops them. Its
-/// generations are so old that no pass over them is counted, and their notes are read for the log alone.
+/// Two processes retire the run at the same time: the slower one has listed the notes before the other one removes
+/// them. The run's generations are so old that their passes are not counted, so the notes are read for the log only.
 #[test]
-fn log_is_whole_after_two_processes_wrote_it() {
+fn log_is_complete_after_two_processes_wrote_it() {
     let place = place_of(72);
     read_and_leave(&place.ring());
     let fs = HookFs::default();
@@ -142,7 +142,7 @@ fn log_is_whole_after_two_processes_wrote_it() {
     slow.reclaim().unwrap();
     fs.hook(|_, _, _| Action::Pass);
     let ring = place.ring();
-    eventually("the run is put away", || {
+    eventually("the run is retired", || {
         ring.reclaim().unwrap();
         notes(&ring).0 == 0
     });

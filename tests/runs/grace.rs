@@ -5,13 +5,13 @@ use ringreel::run_log::{Epoch, RunLog};
 use ringreel::runs::MAX_PINNED;
 use testkit::stream::{World, decide, eventually};
 
-/// Epoch of one worker that reads `generation`.
+/// An epoch of one worker that reads `generation`.
 fn epoch(generation: u64) -> Epoch {
     Epoch { generation, samples: 2, workers: 1, shuffle: false, seed: 0, repeats: 0, unix_ms: 0 }
 }
 
-/// A ring with KEEP 0 whose run "killed" was killed in its first epoch, of generation 1; and a
-/// process that has found out.
+/// A ring with KEEP 0 whose run "killed" was killed in its first epoch, of generation 1; and a process that has noticed
+/// it.
 fn of_a_killed_run(yaml: &str) -> (World, ringreel::Ring) {
     let place = World::new(&format!("SWAP_CAP: 2\nKEEP: 0\nLEASE_SECONDS: 0.1\n{yaml}"));
     place.generation(0..2);
@@ -22,18 +22,18 @@ fn of_a_killed_run(yaml: &str) -> (World, ringreel::Ring) {
     (place, ring)
 }
 
-/// Which of the first generations are there after `ring` has reclaimed.
+/// Returns which of the first generations exist after `ring` has reclaimed.
 fn reclaimed(place: &World, ring: &ringreel::Ring) -> Vec<u64> {
     ring.reclaim().unwrap();
     (1..100).filter(|g| place.has(*g)).collect()
 }
 
-/// The note of run "killed" that says when its worker died.
+/// The note that records when the worker of run "killed" died.
 fn death(ring: &ringreel::Ring) -> Option<String> {
     ring.coordination.note_names("run.killed").unwrap().into_iter().find(|name| name.starts_with("dead."))
 }
 
-/// Writes that the worker of run "killed" died that long ago; negative: in the future.
+/// Records that the worker of run "killed" died this long ago; negative: in the future.
 fn set_death(ring: &ringreel::Ring, seconds_ago: i64) {
     let before = death(ring).unwrap();
     let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_millis() as i64;
@@ -62,7 +62,7 @@ fn killed_named_run_keeps_its_generation_for_run_grace() {
         set_death(&ring, ago);
         assert_eq!(reclaimed(&place, &ring), kept, "{ago} s ago");
     }
-    // The run is over: it takes part no more.
+    // The run is finished: it takes no further part.
     (20..24).for_each(|n| place.generation(2 * n..2 * n + 2));
     eventually("the run is retired", || {
         ring.reclaim().unwrap();
@@ -96,7 +96,7 @@ fn unnamed_runs_and_workers_that_left_get_no_grace() {
     (2..4).for_each(|n| place.generation(2 * n..2 * n + 2));
     eventually("the workers count as dead", || !ring.has_readers().unwrap());
     assert_eq!(reclaimed(&place, &ring), [1, 4]);
-    // The worker comes back as another member, and leaves.
+    // The worker returns as another member, and leaves.
     let log = place.ring().run("killed").unwrap();
     let report = Report { lease_seconds: 3600.0, ..Report::default() };
     ring.coordination.beat("successor", 1, &report).unwrap();
@@ -117,7 +117,7 @@ fn grace_keeps_16_generations_and_yields_to_living_readers() {
     decide(&ring, "killed", &(1..23).collect::<Vec<_>>(), 1);
     ring.run("killed").unwrap().arrive(0, 0, "victim", 1).unwrap();
     eventually("the worker counts as dead", || !ring.has_readers().unwrap());
-    // A stream that lives, by a lease of an hour, reads generations 2 and 3.
+    // A live stream with a lease of an hour reads generations 2 and 3.
     let report = Report { lease_seconds: 3600.0, ..Report::default() };
     ring.coordination.beat("reader", 1, &report).unwrap();
     decide(&ring, "lives", &[2, 3], 1);
@@ -125,7 +125,7 @@ fn grace_keeps_16_generations_and_yields_to_living_readers() {
     let kept: Vec<u64> = [2, 3].into_iter().chain(9..=23).collect();
     assert_eq!(kept.len(), MAX_PINNED + 1);
     assert_eq!(reclaimed(&place, &ring), kept);
-    // Room for the next generation is made, be it of the same size or slightly larger.
+    // Space for the next generation is freed, for the same size and for a slightly larger one.
     ring.settings.max_bytes = Some(1);
     let left = reclaimed(&place, &ring);
     assert!(left.starts_with(&[2, 3]) && [15, 16].contains(&left.len()), "{left:?}");

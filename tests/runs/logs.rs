@@ -1,4 +1,4 @@
-//! The logs of runs: what was decided first stands for all, who leaves is not waited for, and what is over is put away.
+//! The logs of runs: the first decision holds for all workers, departed workers are not awaited, finished runs retire.
 
 use ringreel::coordination::{CoordinationStore, MemoryStore};
 use ringreel::run_log::{Epoch, RunLog, Turn};
@@ -18,7 +18,7 @@ fn epoch(generation: u64) -> Epoch {
 }
 
 #[test]
-fn a_name_that_could_lead_elsewhere_is_refused() {
+fn run_name_that_could_escape_its_folder_is_refused() {
     let index: Arc<dyn CoordinationStore> = Arc::new(MemoryStore::default());
     let long = "x".repeat(100);
     for name in ["r", "job-1.2_3", "7", &long] {
@@ -32,7 +32,7 @@ fn a_name_that_could_lead_elsewhere_is_refused() {
 }
 
 #[test]
-fn of_many_who_decide_at_once_the_first_one_stands_for_all() {
+fn first_of_many_concurrent_decisions_holds_for_all() {
     let place = World::new("SWAP_CAP: 2\n");
     place.generation(0..2);
     let (ring, memory) = (place.ring(), Arc::new(MemoryStore::default()));
@@ -60,7 +60,7 @@ fn of_many_who_decide_at_once_the_first_one_stands_for_all() {
 }
 
 #[test]
-fn workers_who_begin_again_and_again_meet_in_the_same_epochs() {
+fn restarted_workers_join_the_same_epochs() {
     let place = World::new("SWAP_CAP: 8\n");
     place.generation(0..8);
     let begin = Barrier::new(4);
@@ -71,7 +71,7 @@ fn workers_who_begin_again_and_again_meet_in_the_same_epochs() {
             let options = StreamOptions { run: Some("r".into()), goes_on: turn(rank), ..worker(rank, 4) };
             let options = StreamOptions { epochs: Some(2), ..options };
             let mut stream = ringreel::Stream::new(reader.clone(), options).unwrap();
-            let got = if rank == 3 { take(&mut stream, 1) } else { drain(&mut stream) }; // one leaves early
+            let got = if rank == 3 { take(&mut stream, 1) } else { drain(&mut stream) }; // one worker leaves early
             got[0].epoch
         };
         (0..6).map(pass).collect()
@@ -88,11 +88,11 @@ fn workers_who_begin_again_and_again_meet_in_the_same_epochs() {
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     assert!(met.iter().all(|epochs| *epochs == met[0]), "{met:?}");
-    assert!(met[0].windows(2).all(|two| two[0] < two[1]), "none comes twice: {met:?}");
+    assert!(met[0].windows(2).all(|two| two[0] < two[1]), "no epoch repeats: {met:?}");
 }
 
 #[test]
-fn ended_streams_do_not_speak_for_their_successors() {
+fn ended_streams_do_not_count_for_their_successors() {
     let place = World::new("SWAP_CAP: 4\nKEEP: 0\n");
     place.generation(0..4);
     let reader = place.reader();
@@ -121,7 +121,7 @@ fn generations_are_kept_for_slow_workers_up_to_a_limit() {
     }
     let kept: Vec<u64> = (1..40).filter(|g| place.has(*g)).collect();
     assert_eq!(kept, (5..=MAX_PINNED as u64 + 5).collect::<Vec<_>>());
-    // What was given up is left out.
+    // The released generation is skipped.
     assert_eq!(one(&mut slow).generation, 5);
 }
 
@@ -136,15 +136,15 @@ fn finished_runs_are_retired_and_100_of_their_logs_are_kept() {
         let log = ring.run(&name(n)).unwrap();
         log.arrive(0, 1, "somebody", n).unwrap();
         if n != 50 {
-            log.leave(0, 1, n).unwrap(); // one is still there, as far as is known
+            log.leave(0, 1, n).unwrap(); // the other worker is not known to have left
         }
     }
     let mut reading = place.stream(StreamOptions { run: Some("reading".into()), ..worker(0, 1) });
     one(&mut reading);
     assert_eq!(ring.run_names().unwrap().len(), 111);
     (1..8).for_each(|n| place.generation(n * 2..n * 2 + 2));
-    // A round puts away as many as it has time for.
-    eventually("all are put away", || {
+    // Each round retires as many runs as it has time for.
+    eventually("all runs are retired", || {
         ring.reclaim().unwrap();
         let mut active = ring.coordination.note_names("runs").unwrap();
         active.sort();
@@ -160,7 +160,7 @@ fn finished_runs_are_retired_and_100_of_their_logs_are_kept() {
         );
         Action::Pass
     });
-    assert_eq!(status(&seen).unwrap().reuse.iter().map(|bar| bar.passes).max(), Some(110), "counted, and not opened");
+    assert_eq!(status(&seen).unwrap().reuse.iter().map(|bar| bar.passes).max(), Some(110), "logs are not opened");
     drop(seen);
     let kept = (0..110).map(name).filter(|name| names.contains(name));
     assert_eq!(kept.clone().count(), 101);
@@ -169,14 +169,14 @@ fn finished_runs_are_retired_and_100_of_their_logs_are_kept() {
         assert_eq!(log.len(), usize::from(names.contains(&n)), "{n}");
         assert!(names.contains(&n) || ring.coordination.note_names(&format!("run.{n}")).unwrap().is_empty());
     }
-    // A run that comes back takes part again.
+    // A resumed run takes part again.
     let again = names.iter().find(|name| name.starts_with("run-")).unwrap();
     let mut stream = place.stream(StreamOptions { run: Some(again.clone()), ..worker(0, 1) });
     assert_eq!((one(&mut stream).epoch, one(&mut reading).epoch), (0, 0));
     assert!(ring.coordination.note_names("runs").unwrap().contains(again));
 }
 
-/// A reader of its own of the ring at `place`, on a filesystem with a hook.
+/// A separate reader of the ring at `place`, on a filesystem with a hook.
 fn hooked(place: &World) -> (HookFs, Arc<ringreel::Reader>) {
     let fs = HookFs::default();
     let reader = ringreel::Reader::open_on(Arc::new(fs.clone()), &place.config()).unwrap();
@@ -184,7 +184,7 @@ fn hooked(place: &World) -> (HookFs, Arc<ringreel::Reader>) {
 }
 
 #[test]
-fn whatever_fails_once_while_ranks_join_they_stay_in_step() {
+fn ranks_stay_in_step_whichever_call_fails_while_they_join() {
     let is_note = |path: &std::path::Path| path.components().any(|name| name.as_os_str() == "notes");
     let mut failed = 0;
     for lost in [false, true] {
@@ -241,7 +241,7 @@ fn unreadable_notes_stop_neither_the_run_nor_the_ring() {
         assert!(!ring.coordination.read_note(&note.0, &note.1).unwrap().unwrap().is_empty());
         for name in [&*note.1, &(k + 1).to_string()] {
             ring.coordination.remove_note(&note.0, name).unwrap();
-            assert_eq!(ring.coordination.add_note(&note.0, name, "").unwrap(), "", "as after a loss of power");
+            assert_eq!(ring.coordination.add_note(&note.0, name, "").unwrap(), "", "as after a power cut");
         }
         place.generation(4..8);
         let ring = place.ring();
@@ -252,11 +252,11 @@ fn unreadable_notes_stop_neither_the_run_nor_the_ring() {
 }
 
 #[test]
-fn loops_leave_a_few_notes_however_many_they_are() {
+fn loops_leave_a_bounded_number_of_notes() {
     let place = World::new("SWAP_CAP: 4\n");
     place.generation(0..4);
     for _ in 0..100 {
-        // Like another process each time.
+        // Each time like a separate process.
         for rank in 0..2 {
             let options =
                 StreamOptions { run: Some("r".into()), goes_on: turn(rank), epochs: Some(1), ..worker(rank, 2) };
@@ -285,13 +285,13 @@ fn notes(place: &World) -> Vec<String> {
 }
 
 #[test]
-fn unnamed_streams_leave_one_count_of_passes() {
+fn unnamed_streams_leave_a_single_pass_counter() {
     let place = World::new("SWAP_CAP: 4\nREUSE: {min: 1}\n");
     place.generation(0..4);
     let options = || StreamOptions { epochs: Some(1), ..worker(0, 1) };
     let ring = place.ring();
     for n in 1..=20 {
-        // Each is like another process; the last one does not come to the end.
+        // Each stream is like a separate process; the last one does not reach the end.
         let mut stream = place.stream(options());
         one(&mut stream);
         assert_eq!((ring.pinned().unwrap(), notes(&place).len() >= 3), ([1].into(), true), "it reads");
@@ -302,7 +302,7 @@ fn unnamed_streams_leave_one_count_of_passes() {
         assert_eq!(notes(&place), [format!("passes/1.{}", n.min(19))]);
     }
     assert_eq!((ring.passes(1).unwrap(), ring.reads().unwrap()), (19, [(1, 19)].into()));
-    // Where another stream may go on, the log stays.
+    // If another stream may continue, the log is kept.
     let mut saved = place.stream(options());
     one(&mut saved);
     let state = saved.state();
@@ -337,7 +337,7 @@ fn notes_of_killed_and_saved_unnamed_streams_are_removed() {
     });
 }
 
-/// Both restarts read generations 1 and 2, although the second one begins after generation 3 came.
+/// Both restarts read generations 1 and 2, although the second one begins after generation 3 was promoted.
 #[test]
 fn unnamed_stream_restarts_twice_from_the_same_state() {
     let place = World::new("SWAP_CAP: 2\nKEEP: 9\n");
@@ -367,7 +367,7 @@ fn of_three_generations() -> World {
 }
 
 #[test]
-fn generations_are_read_when_all_workers_finished_or_left() {
+fn generation_counts_as_read_when_all_workers_end_or_leave() {
     let place = of_three_generations();
     let mut ring = place.ring();
     assert_eq!((ring.passes(1).unwrap(), ring.has_readers().unwrap()), (0, false));
@@ -376,25 +376,25 @@ fn generations_are_read_when_all_workers_finished_or_left() {
     let passes = |of: [u64; 2], what: &str| assert_eq!([1, 2].map(|n| ring.passes(n).unwrap()), of, "{what}");
     let pinned = |of: &[u64]| assert_eq!(ring.pinned().unwrap(), of.iter().copied().collect());
     log.arrive(0, 1, "zero", 1).unwrap();
-    passes([0, 0], "the other one may still come");
+    passes([0, 0], "the other worker may still begin");
     assert!(ring.has_readers().unwrap() && log.was_read_by(0).unwrap());
     log.arrive(1, 0, "one", 2).unwrap();
-    passes([0, 0], "the other one has begun");
+    passes([0, 0], "the other worker has begun");
     assert!(!log.was_read_by(1).unwrap() && !log.was_read_by(2).unwrap());
     pinned(&[1, 2]);
     log.arrive(1, 1, "one", 2).unwrap();
     passes([1, 0], "both have finished one epoch");
-    // An epoch that was left for another one counts as read.
+    // An epoch that was abandoned for another one counts as read.
     assert_eq!(ring.reads().unwrap(), [(1, 2), (2, 0)].into());
     (0..2).for_each(|worker| log.arrive(worker, 2, ["zero", "one"][worker as usize], worker + 1).unwrap());
-    passes([2, 0], "both have finished two");
+    passes([2, 0], "both have finished two epochs");
     pinned(&[2]);
     log.arrive(0, 3, "zero", 1).unwrap();
-    passes([2, 0], "one lives, and has not finished the third");
-    log.leave(1, 2, 1).unwrap(); // not its ticket
+    passes([2, 0], "one live worker has not finished the third epoch");
+    log.leave(1, 2, 1).unwrap(); // of another token
     passes([2, 0], "another stream has left");
     log.leave(1, 2, 2).unwrap();
-    passes([2, 1], "it has left");
+    passes([2, 1], "the worker has left");
     assert_eq!(ring.reads().unwrap(), [(1, 2), (2, 1)].into());
     pinned(&[]);
     assert_eq!(ring.run_names().unwrap(), ["r"]);
@@ -412,7 +412,7 @@ fn generations_are_read_when_all_workers_finished_or_left() {
 }
 
 #[test]
-fn workers_that_never_come_are_named_and_count_for_one_lease() {
+fn absent_workers_are_named_and_awaited_for_one_lease() {
     let place = World::new("SWAP_CAP: 2\nKEEP: 9\nREUSE: {min: 1}\nLEASE_SECONDS: 0.5\n");
     place.generation(0..2);
     let ring = place.ring();
@@ -426,17 +426,17 @@ fn workers_that_never_come_are_named_and_count_for_one_lease() {
     for missing in ["worker 1 of 2 of run r has not begun", "worker 1 of 3 (and 1 more)"] {
         assert!(why.contains(missing), "{missing}: {why}");
     }
-    eventually("workers that never come are counted out", || ring.passes(1).unwrap() == 2);
+    eventually("absent workers are no longer counted", || ring.passes(1).unwrap() == 2);
     assert_eq!(ring.held_back().unwrap(), None);
-    // One that comes late counts again.
+    // A worker that begins late counts again.
     let log = ring.run("r").unwrap();
     log.arrive(1, 0, "late", 9).unwrap();
     assert_eq!(ring.passes(1).unwrap(), 1);
-    streams.reverse(); // they live until here
+    streams.reverse(); // keeps the streams alive until here
 }
 
 #[test]
-fn readers_name_the_worker_that_holds_up_the_next_generation() {
+fn readers_name_the_worker_that_blocks_the_next_generation() {
     let place = World::new("SWAP_CAP: 2\nKEEP: 9\nREUSE: {min: 1}\nLEASE_SECONDS: 5\n");
     place.generation(0..2);
     let stop = AtomicBool::new(false);
@@ -459,7 +459,7 @@ fn readers_name_the_worker_that_holds_up_the_next_generation() {
 }
 
 #[test]
-fn separate_workers_have_read_when_each_has_read_its_share() {
+fn independent_workers_each_count_their_share_as_read() {
     let place = of_three_generations();
     let ring = place.ring();
     let logs = [0, 1].map(|_| {
@@ -470,23 +470,23 @@ fn separate_workers_have_read_when_each_has_read_its_share() {
     assert_ne!(logs[0].name(), logs[1].name());
     let passes = |of: u64, what: &str| assert_eq!(ring.passes(1).unwrap(), of, "{what}");
     logs[0].arrive(0, 1, "zero", 1).unwrap();
-    passes(0, "one of two came");
+    passes(0, "one of two has begun");
     logs[1].arrive(1, 1, "one", 1).unwrap();
     passes(1, "each once");
     logs[0].arrive(0, 2, "zero", 1).unwrap();
-    passes(1, "one of them twice");
+    passes(1, "one of them has read twice");
     logs[1].leave(1, 1, 1).unwrap();
-    passes(2, "who has left is not waited for");
+    passes(2, "a departed worker is not awaited");
     logs[0].leave(0, 2, 1).unwrap();
-    passes(1, "when all are gone, each counts");
+    passes(1, "after all have left, each one counts");
     let alone = RunLog::own_name();
     decide(&ring, &alone, &[1, 1, 2], 1);
     ring.run(&alone).unwrap().arrive(0, 2, "alone", 1).unwrap();
-    passes(3, "and one who reads alone");
+    passes(3, "a worker that reads alone counts too");
 }
 
 #[test]
-fn epochs_that_repeat_are_written_once_and_counted_each() {
+fn repeated_epochs_are_written_once_and_counted() {
     let place = of_three_generations();
     let ring = place.ring();
     let log = ring.run("r").unwrap();
@@ -506,7 +506,7 @@ fn epochs_that_repeat_are_written_once_and_counted_each() {
 }
 
 #[test]
-fn long_runs_keep_4096_epochs_and_the_last_places() {
+fn long_runs_keep_4096_epochs_and_the_last_positions() {
     let index: Arc<dyn CoordinationStore> = Arc::new(MemoryStore::default());
     let log = RunLog::new(index.clone(), "r").unwrap();
     (0..6).for_each(|k| assert_eq!(log.decide(k, &epoch(k)).unwrap(), epoch(k)));
@@ -523,7 +523,7 @@ fn long_runs_keep_4096_epochs_and_the_last_places() {
     assert_eq!(left(), ["1", "2", "3", "4", "5"]);
     log.arrive(0, 4100, "m", 1).unwrap();
     assert_eq!(left(), ["4", "5"]);
-    // Who did not write them down forgets the one before.
+    // A worker that did not record the epochs does not know the previous one.
     let other = RunLog::new(index.clone(), "r").unwrap();
     other.arrive(1, 4101, "n", 1).unwrap();
     assert_eq!(index.note_names("epochs.r").unwrap(), ["5"]);
@@ -535,7 +535,7 @@ fn long_runs_keep_4096_epochs_and_the_last_places() {
 }
 
 #[test]
-fn over_budget_no_more_generations_are_given_up_than_have_to_be() {
+fn budget_releases_no_more_pinned_generations_than_needed() {
     let place = World::new("SWAP_CAP: 2\nKEEP: 9\n");
     (0..6).for_each(|n| place.generation(n * 2..n * 2 + 2));
     let mut ring = place.ring();
@@ -555,7 +555,7 @@ fn over_budget_no_more_generations_are_given_up_than_have_to_be() {
     }
     ring.settings.max_bytes = Some(used + newest - 1);
     assert_eq!(there(&ring), [2, 3, 4, 5, 6]);
-    // No room at all: the room of the next one is made, be they of the same size or nearly so.
+    // Without any space, the space of the next generation is freed, whether sizes are equal or nearly so.
     ring.settings.max_bytes = Some(used - oldest);
     let left = there(&ring);
     assert!(left == [3, 4, 5, 6] || left == [4, 5, 6], "{left:?}");

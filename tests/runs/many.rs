@@ -1,7 +1,7 @@
-//! What runs that are over cost: the time of a cold `status`, of looking for pins and of a reclaim
-//! pass, the notes in the index, and memory.
+//! The cost of finished runs: the time of a cold `status`, of a query of pins and of a reclaim pass, the notes in the
+//! index, and memory.
 //!
-//! RINGREEL_RUNS says how many runs there are (200 unless it is set). To measure:
+//! RINGREEL_RUNS sets the number of runs (default: 200). To measure:
 //!
 //! ```text
 //! RINGREEL_RUNS=20000 cargo test --release --test main -- runs::many:: --nocapture
@@ -18,7 +18,7 @@ fn files_under(dir: &Path) -> usize {
     entries.map(|path| if path.is_dir() { files_under(&path) } else { 1 }).sum()
 }
 
-/// Most memory that this process has had, in MiB.
+/// Peak memory of this process, in MiB.
 fn peak_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
@@ -41,9 +41,9 @@ fn measure(place: &World, ring: &ringreel::Ring, what: &str) {
     );
 }
 
-/// Half of the runs have names. Half of each kind were killed, the others left in order.
+/// Half of the runs are named. Half of each kind were killed, the others left in order.
 #[test]
-fn runs_that_are_over_cost_bounded_work() {
+fn finished_runs_cost_bounded_work() {
     let runs: u64 = std::env::var("RINGREEL_RUNS").map_or(200, |runs| runs.parse().unwrap());
     let place = World::new("SWAP_CAP: 2\nKEEP: 0\nLEASE_SECONDS: 0.5\nRUN_GRACE: 1\n");
     place.generation(0..2);

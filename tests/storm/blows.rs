@@ -1,4 +1,4 @@
-//! What befalls the ring itself: a full disk, a lost or spoiled index, staging that somebody tidied up.
+//! Faults of the ring itself: a full disk, a lost or corrupt index, a cleanup of staging.
 
 use crate::cast::Role;
 use ringreel::Config;
@@ -10,32 +10,32 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use testkit::cli::{Mount, loudly};
 
-/// Small enough to be filled in no time. A generation has a third of a megabyte.
+/// Small enough to fill up quickly. A generation has a third of a megabyte.
 const DISK: &str = "size=64m,nr_inodes=6000";
 
-/// The place that the ring lies on.
+/// The filesystem with the ring.
 pub struct Disk {
     pub ring: PathBuf,
     mount: Option<Mount>,
-    /// Until when it is full.
+    /// The end of the current disk-full fault.
     pub full_until: Option<Instant>,
 }
 
 impl Disk {
-    /// A small filesystem in memory; where none can be mounted, and for a ring elsewhere, it is never full.
+    /// A small filesystem in memory. If none can be mounted, or the ring is elsewhere, it is never full.
     pub fn new(elsewhere: &Path) -> Disk {
         let mount = Mount::tmpfs("full disks in the storm", DISK);
         let ring = mount.as_ref().map_or(elsewhere, |mount| mount.path()).join("ring");
         Disk { ring, mount, full_until: None }
     }
 
-    /// A ring that is there already, as it were: it is of several mounts.
+    /// An existing ring that several mounts share.
     pub fn of(ring: PathBuf) -> Disk {
-        loudly("SKIPPED: full disks in the storm: RINGREEL_STORM_DIRS are not to be filled up");
+        loudly("SKIPPED: full disks in the storm: RINGREEL_STORM_DIRS must not be filled up");
         Disk { ring, mount: None, full_until: None }
     }
 
-    /// Takes all bytes but `left`, for so long. 0: it cannot.
+    /// Uses all bytes but `left` for this time. Returns 0 if it cannot.
     pub fn fill(&mut self, left: u64, time: Duration) -> usize {
         let Some(mount) = self.mount.as_ref().filter(|_| self.full_until.is_none()) else { return 0 };
         let path = mount.path().join("filler");
@@ -49,7 +49,7 @@ impl Disk {
         1
     }
 
-    /// The same with inodes.
+    /// The same for inodes.
     pub fn take_inodes(&mut self, left: usize, time: Duration) -> usize {
         let Some(mount) = self.mount.as_ref().filter(|_| self.full_until.is_none()) else { return 0 };
         let dir = mount.path().join("fillers");
@@ -61,7 +61,7 @@ impl Disk {
         1
     }
 
-    /// Gives room again when it is time, or now.
+    /// Ends the fault when its time is over, or now.
     pub fn look_after(&mut self, now: bool) {
         let Some(mount) = &self.mount else { return };
         if self.full_until.is_some_and(|until| now || until <= Instant::now()) {
@@ -71,7 +71,7 @@ impl Disk {
         }
     }
 
-    /// Removes what processes that are no more left in staging, but for what they finished.
+    /// Removes unfinished files of dead processes from staging.
     pub fn sweep(&self, alive: &HashMap<u32, Role>) -> usize {
         let mut swept = 0;
         for owner in names(&self.ring.join("staging")) {
@@ -86,7 +86,7 @@ impl Disk {
         swept
     }
 
-    /// The index is gone, while everybody works.
+    /// Removes the index while all roles work.
     pub fn lose_index(&self, config: &Config) -> usize {
         match &config.index {
             IndexPlace::Files => {
@@ -101,7 +101,7 @@ impl Disk {
         1
     }
 
-    /// One of its files is cut off, or a few.
+    /// Truncates one or several files of the index.
     pub fn spoil_index(&self, config: &Config, which: u64, much: f64) -> usize {
         match &config.index {
             IndexPlace::Files => {
@@ -126,7 +126,7 @@ impl Disk {
     }
 }
 
-/// The paths in a directory; none where there is none.
+/// The paths in a directory; none if it does not exist.
 pub fn names(dir: &Path) -> Vec<PathBuf> {
     fs::read_dir(dir).map_or(Vec::new(), |entries| entries.filter_map(|entry| Some(entry.ok()?.path())).collect())
 }
@@ -149,7 +149,7 @@ mod server {
         with(place, |database| async move { database.drop().await });
     }
 
-    /// The counters are words.
+    /// Overwrites the counters with words.
     pub fn spoil(place: &MongoPlace) {
         with(place, |database| async move {
             let counters = database.collection::<Document>(&place.counters);

@@ -1,4 +1,4 @@
-//! Who takes part: real processes, each with its own flavour, started again when they end.
+//! The members: real processes, each with separate options, which are started again when they end.
 
 use ringreel::Config;
 use rustix::process::{Pid, Signal};
@@ -12,12 +12,12 @@ use testkit::coordination;
 
 pub const LEASE: f64 = 0.3;
 pub const CAP: u64 = 20;
-/// Signals by which a process ends that went wrong by itself: SIGILL, SIGABRT, SIGBUS, SIGSEGV.
+/// Signals that mean a crash: SIGILL, SIGABRT, SIGBUS, SIGSEGV.
 const CRASHES: [i32; 4] = [4, 6, 7, 11];
-/// After so long, whoever was asked to end does not end.
+/// A process that was asked to end must end within this time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Lines of a generator's configuration, and its arguments.
+/// Each generator's configuration lines and arguments.
 const GENERATORS: [(&str, &[&str]); 5] = [
     ("SEGMENT_SAMPLES: 1", &["--rate", "25"]),
     ("SEGMENT_SAMPLES: 2\nCOMPRESS: 1", &["--rate", "40"]),
@@ -31,7 +31,7 @@ const READERS: [&[&str]; 4] = [
     &["--generations", "15", "--shuffle"],
     &["--run", "train", "--generations", "20", "--shuffle"],
 ];
-/// Those who pass by. `verify` may be run while the ring is in use, and finds damage only where there is some.
+/// Commands that run once. `verify` may run while the ring is in use, and must find no damage that does not exist.
 const PASSERS: [&[&str]; 8] = [
     &["status", "--json"],
     &["verify", "RING"],
@@ -60,20 +60,20 @@ pub struct Member {
 }
 
 pub struct Cast {
-    /// Where they work: configurations, ledgers, logs, what readers saw.
+    /// The working directory: configurations, ledgers, logs, readers' output.
     dir: PathBuf,
-    /// The ring, by each of its mounts.
+    /// The ring's path on each of its mounts.
     rings: Vec<PathBuf>,
     pub members: Vec<Member>,
     born: usize,
-    /// How many ended with an error, by what they said; and the same of passers, whose business that may be.
+    /// Counts of processes that ended with an error, by message; and the same for one-off commands, which may fail.
     pub failed: BTreeMap<String, u64>,
     pub passed: BTreeMap<String, u64>,
 }
 
 impl Cast {
     pub fn new(dir: &Path, rings: Vec<PathBuf>) -> Cast {
-        // A storm drops its database: nobody else is to keep his index there.
+        // The storm drops its database, so no other ring may use it.
         let database: String = dir.file_name().unwrap().to_string_lossy().replace('.', "");
         for (mount, ring) in rings.iter().enumerate() {
             let base = format!(
@@ -92,7 +92,7 @@ impl Cast {
         Cast { dir, rings, members: Vec::new(), born: 0, failed: BTreeMap::new(), passed: BTreeMap::new() }
     }
 
-    /// As the manager sees it, by the first mount.
+    /// The manager's configuration, on the first mount.
     pub fn config(&self) -> Config {
         Config::load(&self.dir.join("0/config.yaml")).unwrap()
     }
@@ -136,7 +136,7 @@ impl Cast {
         }
     }
 
-    /// Kills one; another one takes its place.
+    /// Kills a process; a new one replaces it.
     pub fn kill(&mut self, whom: usize) -> usize {
         let role = self.end(whom % self.members.len());
         self.again(role);
@@ -170,17 +170,17 @@ impl Cast {
         1
     }
 
-    /// Wakes those whose time has come, and starts those again who ended.
+    /// Continues stopped processes whose time is over, and restarts those that have ended.
     pub fn look_after(&mut self, everybody: bool) {
         for member in &mut self.members {
             if member.stopped_until.is_some_and(|until| everybody || until <= Instant::now()) {
                 member.stopped_until = None;
                 member.signal(Signal::CONT);
-                // Time that it was stopped is no time in which it would not end.
+                // The time for which it was stopped does not count.
                 member.asked_to_end = member.asked_to_end.map(|_| Instant::now());
             }
             let idle = member.asked_to_end.filter(|_| member.stopped_until.is_none()).map(|asked| asked.elapsed());
-            assert!(idle.is_none_or(|idle| idle < PATIENCE), "log.{}: asked to end, it does not", member.number);
+            assert!(idle.is_none_or(|idle| idle < PATIENCE), "log.{}: it did not end when asked", member.number);
         }
         let mut n = 0;
         while n < self.members.len() {
@@ -198,7 +198,7 @@ impl Cast {
         let said = || {
             let log = fs::read_to_string(self.dir.join(format!("log.{}", member.number))).unwrap_or_default();
             let last = log.lines().last().unwrap_or_default().to_owned();
-            // Without what differs each time.
+            // Without the words that differ each time.
             last.split_whitespace().filter(|word| !word.contains(['/', ':'])).collect::<Vec<_>>().join(" ")
         };
         let crashed = status.code() == Some(101) || status.signal().is_some_and(|n| CRASHES.contains(&n));
@@ -213,11 +213,11 @@ impl Cast {
                 *self.passed.entry(format!("{name}: {code}{said}")).or_default() += 1;
             }
             (_, true) => {}
-            // It was asked to before it listened.
+            // It was asked to end before it handled signals.
             _ if member.asked_to_end.is_some() && status.signal() == Some(Signal::TERM.as_raw()) => {}
-            // The disk was full, and what it had begun could not be sealed: it says so.
+            // The disk was full, so its open segment could not be sealed, which it reports.
             (Role::Generator(_), false) if member.asked_to_end.is_some() && said().contains("interrupted") => {}
-            // Nor could what was swept away while it was stopped.
+            // Or its file was removed while it was stopped.
             (Role::Generator(_), false) if member.asked_to_end.is_some() && said().contains("rename No such file") => {}
             (role, false) => {
                 let line = format!("{role:?} log.{} {status}: {}", member.number, said());
@@ -226,13 +226,13 @@ impl Cast {
         }
     }
 
-    /// Whether a generator is at work: neither stopped nor asked to end.
+    /// Whether a generator works, that is, is neither stopped nor asked to end.
     pub fn generates(&self) -> bool {
         let works = |member: &Member| member.stopped_until.is_none() && member.asked_to_end.is_none();
         self.members.iter().any(|member| matches!(member.role, Role::Generator(_)) && works(member))
     }
 
-    /// All but managers are killed.
+    /// Kills all processes but managers.
     pub fn only_managers(&mut self) {
         while let Some(n) = self.members.iter().position(|member| member.role != Role::Manager) {
             self.end(n);

@@ -1,5 +1,5 @@
-//! What must be true: each manifest is seen as it appears and never changes, all that ledgers have is listed once, and
-//! what readers saw is what was put in.
+//! The conditions: each manifest appears and never changes, every sample in a ledger is listed once, and readers see
+//! what generators wrote.
 
 use crate::blows::names;
 use crate::cast::Cast;
@@ -14,18 +14,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use testkit::lines::whole_lines;
 
-/// With no new manifest for so long, while generators work and the disk has room, the ring hangs.
+/// Without a new manifest for this time, while generators work and the disk has space, the ring hangs.
 const HANGS: Duration = Duration::from_secs(60);
 
-/// All manifests that ever were, kept beyond their removal.
+/// All manifests that ever existed, also after their removal.
 pub struct Watcher {
     layout: Layout,
     crcs: BTreeMap<u64, u32>,
     pub listed: BTreeMap<String, Vec<u64>>,
-    /// When the last one appeared; and since when nothing excuses that no other one does.
+    /// When the last manifest appeared; and since when another one is due.
     last: Instant,
     calm_since: Instant,
-    /// Longest time of the latter, and altogether.
+    /// The longest wait for a due manifest, and for any manifest.
     pub longest: Duration,
     pub longest_of_all: Duration,
 }
@@ -37,10 +37,10 @@ impl Watcher {
         Watcher { layout, crcs, listed, last: now, calm_since: now, longest, longest_of_all: longest }
     }
 
-    /// Looks for new ones. `excused`: nobody works who could fill a generation, or the disk is full.
+    /// Looks for new manifests. `excused`: no generator works, or the disk is full.
     pub fn look(&mut self, excused: bool) {
         let manifests = Manifests::new(Arc::new(Posix), self.layout.clone());
-        let mut numbers = manifests.numbers().unwrap_or_default(); // the ring may not be born yet
+        let mut numbers = manifests.numbers().unwrap_or_default(); // the ring may not exist yet
         numbers.sort_unstable();
         numbers.retain(|n| self.newest().is_none_or(|known| *n > known));
         self.longest = self.longest.max(self.calm_since.elapsed());
@@ -53,7 +53,7 @@ impl Watcher {
         }
         assert!(self.calm_since.elapsed() < HANGS, "no generation was promoted for {:?}", self.last.elapsed());
         for n in numbers {
-            assert_eq!(n, self.newest().map_or(0, |known| known + 1), "a generation was left out");
+            assert_eq!(n, self.newest().map_or(0, |known| known + 1), "a generation was skipped");
             self.crcs.insert(n, crc32fast::hash(&fs::read(self.layout.manifest(n)).unwrap()));
             for segment in &manifests.get(n).unwrap().unwrap().segments {
                 for ordinal in 0..segment.samples {
@@ -68,7 +68,7 @@ impl Watcher {
         self.crcs.last_key_value().map(|(n, _)| *n)
     }
 
-    /// How many of those that are still there are not what they were.
+    /// Counts the manifests whose contents have changed.
     pub fn changed(&self) -> usize {
         let differs =
             |n: u64, crc: u32| fs::read(self.layout.manifest(n)).is_ok_and(|now| crc32fast::hash(&now) != crc);
@@ -89,27 +89,27 @@ fn files_of(dir: &Path, kind: &str) -> Vec<PathBuf> {
     names(dir).into_iter().filter(is).collect()
 }
 
-/// Whole lines: the last one may be torn by a kill.
+/// Complete lines, because a kill may have torn the last one.
 fn lines_of(dir: &Path, kind: &str) -> Vec<String> {
     files_of(dir, kind).iter().flat_map(|path| whole_lines(path)).collect()
 }
 
-/// What ledgers call finished.
+/// Ids of finished samples in the ledgers.
 pub fn ledgers(dir: &Path) -> HashSet<String> {
     lines_of(dir, "ledger.").into_iter().collect()
 }
 
-/// What readers saw.
+/// Counts of the readers' output.
 #[derive(Default, Debug)]
 pub struct Seen {
     pub samples: u64,
     pub different: u64,
-    /// Lines that name damage, bytes that are not those of its generator, a generation or a sample that is not listed.
+    /// Lines with damage, with bytes of another generator, or with a generation or a sample that is not listed.
     pub wrong: Vec<String>,
 }
 
-/// Every line that a reader printed: its sample is listed where it says, and holds what its generator put in; and no two
-/// samples hold the same.
+/// Checks every line of readers: the sample is listed in that generation and has its generator's contents, and no two
+/// samples are equal.
 pub fn check_seen(dir: &Path, listed: &BTreeMap<String, Vec<u64>>) -> Seen {
     let (mut seen, mut by_contents) = (Seen::default(), HashMap::new());
     for line in lines_of(dir, "seen.") {
@@ -131,7 +131,7 @@ pub fn check_seen(dir: &Path, listed: &BTreeMap<String, Vec<u64>>) -> Seen {
     seen
 }
 
-/// Nothing is left in staging of those who are dead.
+/// Returns files of dead processes that remain in staging.
 pub fn litter(ring: &Path, cast: &Cast) -> Vec<PathBuf> {
     let alive = cast.pids();
     let of_dead = |path: &PathBuf| {

@@ -1,10 +1,10 @@
-//! The storm: real processes of all roles, killed, stopped and asked to end at random, while the disk fills up, inodes
-//! run out, the index is removed or spoiled and staging is tidied up. Whatever a ledger calls finished is listed by
-//! exactly one manifest, and readers see nothing torn, mixed or foreign.
+//! The storm: real processes of all roles are killed, stopped and asked to end at random, while the disk fills up,
+//! inodes run out, the index is removed or damaged, and staging is cleaned. Every sample that a ledger calls finished
+//! must be listed by exactly one manifest, and readers must see nothing torn, mixed or foreign.
 //!
-//! `RINGREEL_STORM_SECONDS=600 cargo test --release --test storm -- --nocapture` rages for ten minutes and prints a table.
-//! RINGREEL_STORM_SEED repeats a plan. RINGREEL_STORM_DIRS=a:b are mounts of one filesystem, among which the processes are
-//! spread. With RINGREEL_TEST_INDEX the index is in that MongoDB.
+//! `RINGREEL_STORM_SECONDS=600 cargo test --release --test storm -- --nocapture` runs for ten minutes and prints a
+//! table. RINGREEL_STORM_SEED repeats a plan. RINGREEL_STORM_DIRS=a:b are mounts of one filesystem, over which the
+//! processes are distributed. With RINGREEL_TEST_INDEX, the index is in that MongoDB.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, clippy::duplicate_mod, missing_docs)]
 
 mod blows;
@@ -26,18 +26,18 @@ use tempfile::TempDir;
 use testkit::cli::{self, loudly};
 use testkit::ring;
 
-/// After the storm, all that is finished is listed, and the dead's litter is gone, within so long.
+/// After the storm, all finished samples must be listed, and the litter of dead processes removed, within this time.
 const CALM: Duration = Duration::from_secs(60);
 const TICK: Duration = Duration::from_millis(10);
 
-/// In the order in which it ends.
+/// Fields are dropped in this order.
 struct Storm {
     cast: Cast,
     _kept: Kept,
     disk: Disk,
     watcher: Watcher,
     config: ringreel::Config,
-    /// How often which one fell. (A disk that is full cannot be filled.)
+    /// How often each fault happened. (A full disk cannot be filled again.)
     blows: BTreeMap<Blow, u64>,
     kills: u64,
 }
@@ -50,7 +50,7 @@ fn given(name: &str) -> Option<u64> {
 /// Processes may be stopped for longer than manifests are kept.
 const OUTRUN: bool = MANIFESTS_KEPT < 100;
 
-/// The ring by each of its mounts: those of RINGREEL_STORM_DIRS, or one of our own.
+/// The ring's path on each mount: those of RINGREEL_STORM_DIRS, or one temporary mount.
 fn place(dir: &Path) -> (Disk, Vec<PathBuf>) {
     let Ok(mounts) = std::env::var("RINGREEL_STORM_DIRS") else {
         let disk = Disk::new(dir);
@@ -113,8 +113,8 @@ impl Storm {
         self.kills += if matches!(blow, Blow::Kill | Blow::KillAll) { done as u64 } else { 0 };
     }
 
-    /// Nobody is hindered any more, and only managers are left: how long it takes until all of `wanted` is listed and
-    /// the litter of the dead is gone. The last generation, which is not full, is promoted from here.
+    /// Ends all faults and all processes but managers; returns the times until all of `wanted` is listed, and until the
+    /// litter of dead processes is gone. Promotes the last generation, which is not full.
     fn calm_down(&mut self, wanted: &HashSet<String>) -> (Duration, Duration) {
         let ring = ring::another(&self.config);
         let (begun, mut listed) = (Instant::now(), None);
@@ -137,7 +137,7 @@ impl Storm {
 }
 
 #[test]
-fn storms_lose_double_and_tear_nothing() {
+fn storm_loses_duplicates_or_tears_no_sample() {
     let seconds = given("RINGREEL_STORM_SECONDS").unwrap_or(30);
     let seed = given("RINGREEL_STORM_SEED").unwrap_or_else(|| u64::from(std::process::id()));
     let dir = tempfile::tempdir().unwrap();
@@ -172,21 +172,21 @@ fn storms_lose_double_and_tear_nothing() {
         (
             "longest time without a new manifest",
             format!(
-                "{:.2} s; full disks and nobody at work included, {:.2} s",
+                "{:.2} s; including full disks and idle times, {:.2} s",
                 storm.watcher.longest.as_secs_f64(),
                 storm.watcher.longest_of_all.as_secs_f64()
             ),
         ),
         ("after the storm, all listed after", format!("{:.2} s", until_listed.as_secs_f64())),
-        ("and the litter of the dead gone after", format!("{:.2} s", until_clean.as_secs_f64())),
+        ("litter of dead processes removed after", format!("{:.2} s", until_clean.as_secs_f64())),
         ("ended with an error", format!("{:#?}", storm.cast.failed)),
-        ("passed by (exit status)", format!("{:#?}", storm.cast.passed)),
+        ("one-off commands (exit status)", format!("{:#?}", storm.cast.passed)),
     ];
     rows.iter().for_each(|(what, value)| println!("{what:>40}  {value}"));
-    assert!(lost.is_empty() && twice.is_empty(), "lost {lost:?}, twice {twice:?}");
+    assert!(lost.is_empty() && twice.is_empty(), "lost {lost:?}, duplicated {twice:?}");
     assert!(seen.wrong.is_empty(), "{:#?}", seen.wrong);
     assert!(storm.watcher.changed() == 0 && quarantined.is_empty() && litter.is_empty(), "{quarantined:?} {litter:?}");
-    assert!(storm.disk.ring.join("read.1").exists(), "samples that are held out were removed");
+    assert!(storm.disk.ring.join("read.1").exists(), "held-out samples were removed");
     assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stdout));
     assert!(storm.cast.failed.is_empty(), "{:#?}", storm.cast.failed);
     assert!(!storm.cast.passed.keys().any(|said| said.starts_with("verify RING: 1")), "verify found damage");
@@ -197,7 +197,7 @@ fn storms_lose_double_and_tear_nothing() {
 fn processes_stopped_past_their_leases_do_no_harm() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().to_owned();
-    let _kept = Kept(Some(dir), root.join("ring")); // it ends after the cast
+    let _kept = Kept(Some(dir), root.join("ring")); // dropped after the processes
     let mut cast = Cast::new(&root, vec![root.join("ring")]);
     let ring = ring::another(&cast.config());
     [Role::Manager, Role::Generator(0), Role::Reader(0), Role::Manager].into_iter().for_each(|role| cast.start(role));
@@ -210,7 +210,7 @@ fn processes_stopped_past_their_leases_do_no_harm() {
             let lease = ring.coordination.lease("manager").unwrap();
             match lease.filter(|lease| lease.token > last) {
                 Some(lease) => return lease,
-                None => assert!(begun.elapsed() < CALM, "nobody took the lease over"),
+                None => assert!(begun.elapsed() < CALM, "no process took over the lease"),
             }
             std::thread::sleep(TICK);
         }
@@ -224,9 +224,9 @@ fn processes_stopped_past_their_leases_do_no_harm() {
         let stopped = Instant::now();
         lease = holder_other_than(&mut cast, lease.token);
         println!("taken over after {:?}", stopped.elapsed());
-        cast.look_after(true); // they go on
+        cast.look_after(true); // continues the stopped processes
     }
-    cast.look_after(true); // all go on
+    cast.look_after(true); // continues all processes
     cli::eventually("a generation is finished", || ledgers(&root).len() as u64 > CAP);
     cast.only_managers();
     let wanted = ledgers(&root);
@@ -240,7 +240,7 @@ fn processes_stopped_past_their_leases_do_no_harm() {
     assert!(check_seen(&root, &watcher.listed).wrong.is_empty());
 }
 
-/// What is left of a storm is kept when it went badly: logs, ledgers, and a copy of the ring.
+/// Keeps the files of a failed storm: logs, ledgers, and a copy of the ring.
 struct Kept(Option<TempDir>, PathBuf);
 
 impl Drop for Kept {
@@ -250,7 +250,7 @@ impl Drop for Kept {
         {
             let dir = dir.keep();
             let _ = Command::new("cp").arg("-a").arg(&self.1).arg(&dir).status();
-            loudly(&format!("what the storm left is kept in {}", dir.display()));
+            loudly(&format!("the storm's files are kept in {}", dir.display()));
         }
         let _ = std::fs::remove_dir_all(&self.1);
     }

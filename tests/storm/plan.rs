@@ -1,36 +1,36 @@
-//! What befalls whom, and when: drawn from a seed, so that a seed repeats the plan. (What the processes are doing at that
-//! moment, the machine decides.)
+//! Which fault happens to which process, and when: drawn from a seed, so that a seed repeats the plan. (What the
+//! processes do at that moment depends on the machine.)
 
 use std::time::Duration;
 use testkit::ring::splitmix;
 
-/// What happens.
+/// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Blow {
     /// SIGKILL.
     Kill,
-    /// SIGKILL to everybody.
+    /// SIGKILL to all processes.
     KillAll,
-    /// SIGSTOP, and SIGCONT after a while: mostly past the lease, sometimes past the time after which what it had begun
-    /// is removed.
+    /// SIGSTOP, and SIGCONT after a while: mostly longer than the lease, sometimes longer than the time after which
+    /// unfinished files are removed.
     Stop,
     /// SIGTERM.
     Terminate,
-    /// No byte is free for a while.
+    /// The disk has no free byte for a while.
     FullDisk,
-    /// No inode is.
+    /// The disk has no free inode for a while.
     NoInodes,
     /// The index is removed.
     LoseIndex,
-    /// A file of the index is cut off. In a MongoDB: counters that make no sense.
+    /// A file of the index is truncated. In MongoDB: counters are overwritten with words.
     SpoilIndex,
-    /// What the dead left unfinished in staging is removed.
+    /// Unfinished files of dead processes in staging are removed.
     SweepStaging,
-    /// Somebody passes by: status, verify, repair, gc, seal, read.
+    /// A one-off command runs: status, verify, repair, gc, promote, read.
     Passer,
 }
 
-/// How often each one comes, of 100.
+/// How often each fault happens, per 100.
 const SHARES: [(Blow, u64); 10] = [
     (Blow::Kill, 61),
     (Blow::KillAll, 1),
@@ -44,21 +44,21 @@ const SHARES: [(Blow, u64); 10] = [
     (Blow::Passer, 7),
 ];
 
-/// Longest time between two blows.
+/// The longest time between two faults.
 const PAUSE: Duration = Duration::from_millis(400);
 
-/// One of them: so long after the one before.
+/// A fault, and the time since the previous one.
 pub struct Event {
     pub after: Duration,
     pub blow: Blow,
-    /// Whom, and which one.
+    /// Selects the process and the variant.
     pub whom: usize,
     pub which: u64,
-    /// From 0 to 1: for how long, or how much.
+    /// From 0 to 1: the duration, or the amount.
     pub much: f64,
 }
 
-/// What a seed draws.
+/// A sequence of faults, drawn from a seed.
 pub struct Plan(u64);
 
 impl Plan {
@@ -74,7 +74,7 @@ impl Plan {
         (self.random() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// The next one. Each takes as many random numbers, whatever becomes of it.
+    /// Draws the next fault. Each uses the same number of random numbers, whatever its effect.
     pub fn next(&mut self) -> Event {
         let after = PAUSE.mul_f64(self.fraction());
         let mut share = self.random() % SHARES.iter().map(|(_, share)| share).sum::<u64>();

@@ -1,5 +1,5 @@
-//! A ring that has turned many times: joining it costs no more than joining a young one, nobody reads a manifest twice,
-//! and manifests do not pile up for ever.
+//! A ring that has been swapped many times: joining it costs no more than joining a new one, no process reads a
+//! manifest twice, and the number of manifests is bounded.
 
 use ringreel::fs::{Fs, Posix};
 use ringreel::manifest::store::MANIFESTS_KEPT;
@@ -14,12 +14,12 @@ use testkit::hook::{Action, HookFs};
 
 type Opened = BTreeMap<u64, u32>;
 
-/// How often each manifest was opened.
+/// Counts how often each manifest was opened.
 #[derive(Clone, Default)]
 struct Count(Arc<Mutex<Opened>>);
 
 impl Count {
-    /// The filesystem, counted.
+    /// The filesystem with the counter.
     fn fs(&self) -> Arc<dyn Fs> {
         let count = self.0.clone();
         let fs = HookFs::default();
@@ -42,7 +42,7 @@ fn twice(opened: &Opened) -> Vec<(u64, u32)> {
     opened.iter().filter(|(_, times)| **times > 1).map(|(number, times)| (*number, *times)).collect()
 }
 
-/// Turns the ring until generation `newest` is readable; its generations are of as many samples as `cap`.
+/// Swaps the ring until generation `newest` is readable; its generations have `cap` samples each.
 fn turn_until(generator: &mut Generator, newest: u64, cap: u64) {
     let mut n = generator.ring().manifests.newest().unwrap() * cap;
     while generator.ring().manifests.newest().unwrap() < newest {
@@ -51,7 +51,7 @@ fn turn_until(generator: &mut Generator, newest: u64, cap: u64) {
     }
 }
 
-/// Prints how long the action took. The time is no criterion: the machine may be busy.
+/// Prints the duration of the action. It is not checked, because the machine may be busy.
 fn timed<T>(what: &str, action: impl FnOnce() -> T) -> T {
     let begun = Instant::now();
     let result = action();
@@ -65,28 +65,28 @@ fn processes_join_a_ring_of_a_thousand_manifests() {
     turn_until(&mut Generator::open(&place.config()).unwrap(), 1000, 1);
     let status = timed("status of a ring of 1,000 manifests", || place.run(&["status", "--json"]).ok());
     assert!(status.json()[0]["newest"].as_u64().unwrap() >= 1000);
-    let read = timed("its first sample", || place.run(&["read", "--samples", "1", "--json"]).ok());
+    let read = timed("reading its first sample", || place.run(&["read", "--samples", "1", "--json"]).ok());
     assert_eq!(read.json().len(), 1);
     let args = ["generate", "--samples", "1", "--shape", "8", "--promote"];
-    timed("a sample into it, and visible", || place.run(&args).ok());
-    timed("and read again by all", || place.run(&["read", "--all"]).ok());
+    timed("writing and promoting a sample", || place.run(&args).ok());
+    timed("reading all samples", || place.run(&["read", "--all"]).ok());
 }
 
 #[test]
-fn those_who_join_late_read_only_the_manifests_they_need() {
+fn late_processes_read_only_the_manifests_they_need() {
     let place = Place::new("SWAP_CAP: 1\nSAMPLE: [data, label]\n");
     turn_until(&mut Generator::open(&place.config()).unwrap(), 300, 1);
     let counting = Count::default();
     let reader = Reader::open_on(counting.fs(), &place.config()).unwrap();
     let newest = reader.newest().unwrap();
     checked(&reader.sample(&newest, 0).unwrap());
-    assert_eq!(counting.take().len(), 1, "a reader needs the newest alone");
+    assert_eq!(counting.take().len(), 1, "a reader needs the newest manifest only");
     let mut generator = Generator::open_on(counting.fs(), &place.config()).unwrap();
     put(&mut generator, 300);
     assert!(counting.take().len() <= 3, "a generator needs the newest, the one that it publishes, and one to reclaim");
     generator.finish(true, &|| false).unwrap();
     ringreel_ops::status::status(&Ring::find(counting.fs(), &place.config()).unwrap()).unwrap();
-    assert!(counting.take().len() <= 16, "status looks back over the last few");
+    assert!(counting.take().len() <= 16, "status reads the last few manifests");
 }
 
 #[test]
@@ -105,11 +105,11 @@ fn running_readers_and_generators_read_each_manifest_once() {
     }
     let (reads, writes) = (reads.take(), writes.take());
     assert!(reads.len() > 40 && writes.len() > 20, "{reads:?} {writes:?}");
-    assert!(writes.len() < 40, "those that it published itself, it does not read: {writes:?}");
+    assert!(writes.len() < 40, "it does not read the manifests that it published: {writes:?}");
     assert_eq!((twice(&reads), twice(&writes)), (vec![], vec![]));
 }
 
-/// A generator whose segment takes so long that others promote many generations meanwhile.
+/// A generator whose segment takes so long that other processes promote many generations meanwhile.
 fn slow_generator(place: &Place) -> Generator {
     let mut slow = Generator::open(&place.with("SEGMENT_SAMPLES: 2\n")).unwrap();
     assert!(put(&mut slow, 1_000_000).is_empty(), "begun, not finished");
@@ -131,10 +131,10 @@ fn segments_begun_long_ago_cause_no_repeated_reads() {
         ring.count_samples(ring.manifests.newest().unwrap() + 1).unwrap();
     }
     let looks = counting.take();
-    assert!(looks.len() >= 60, "it was begun in the first generation: {looks:?}");
-    assert_eq!(twice(&looks), [], "five looks at the generation that fills");
+    assert!(looks.len() >= 60, "the segment was begun in the first generation: {looks:?}");
+    assert_eq!(twice(&looks), [], "five scans of the generation that fills");
 
-    // And it is delivered, once.
+    // The segment is delivered once.
     slow.finish(true, &|| false).unwrap();
     let reader = Reader::open(&place.config()).unwrap();
     let kept = reader.kept().unwrap();
@@ -142,7 +142,7 @@ fn segments_begun_long_ago_cause_no_repeated_reads() {
     assert_eq!(delivered.len(), 1);
 }
 
-/// All samples that a ring ever listed, in its last manifests.
+/// All samples that a ring ever listed, from its last manifests.
 fn listed(config: &Config, id: ringreel_format::SegmentId) -> Vec<u64> {
     let ring = Ring::find(Arc::new(Posix), config).unwrap();
     let numbers = ring.manifests.numbers().unwrap();
@@ -161,13 +161,13 @@ fn old_manifests_are_pruned_and_late_segments_delivered() {
         (numbers.len() as u64, *numbers.iter().min().unwrap(), *numbers.iter().max().unwrap())
     };
     let (count, oldest, newest) = manifests();
-    assert_eq!((count, oldest), (newest + 1, 0), "up to twice what is kept, none goes");
+    assert_eq!((count, oldest), (newest + 1, 0), "no manifest is pruned up to twice the limit");
     turn_until(&mut generator, 2 * MANIFESTS_KEPT + 70, 2);
     let (count, oldest, newest) = manifests();
-    assert_eq!(count, newest - oldest + 1, "those that stay are the last ones, without a hole");
+    assert_eq!(count, newest - oldest + 1, "the last manifests stay, without a gap");
     assert!(count > MANIFESTS_KEPT && oldest > 0 && count < 2 * MANIFESTS_KEPT, "{count} from {oldest} to {newest}");
     let status = &place.run(&["status", "--json"]).ok().json()[0];
-    assert_eq!(status["samples_delivered"], 2 * newest, "what was delivered is known all the same");
+    assert_eq!(status["samples_delivered"], 2 * newest, "the delivered count is unchanged");
 
     let finished = put(&mut slow, 1_000_001);
     let summary = slow.finish(true, &|| false).unwrap();

@@ -1,5 +1,5 @@
-//! Counter-examples that the model finds when a rule is left out (`docs/internals/model.md`), played to the ring itself: each ends
-//! with every finished sample listed once, since the rule is kept.
+//! Counter-examples that the model finds when a rule is omitted (`docs/internals/model.md`), replayed on the
+//! implementation: because the rule is kept, every finished sample is listed once.
 
 use ringreel::layout::segment_name;
 use ringreel::manifest::Manifest;
@@ -21,7 +21,7 @@ use testkit::wait::eventually;
 
 const CAP: u64 = 4;
 
-/// A generation of samples, numbered from 10 on.
+/// Samples of one generation, numbered from 10.
 fn full(config: &Config) -> Vec<(SampleId, PathBuf)> {
     (10..10 + CAP).map(|index| linked(config, index)).collect()
 }
@@ -30,7 +30,7 @@ fn ids(samples: &[(SampleId, PathBuf)]) -> Vec<SampleId> {
     samples.iter().map(|(id, _)| *id).collect()
 }
 
-/// What kept generations' manifests list is there, and every sample is delivered once in the end.
+/// Checks that all segments of kept generations exist, and that every sample is delivered once in the end.
 fn all_is_well(config: &Config, samples: &[SampleId], what: &str) {
     let ring = another(config);
     let newest = ring.manifests.newest().unwrap();
@@ -44,7 +44,7 @@ fn all_is_well(config: &Config, samples: &[SampleId], what: &str) {
 }
 
 #[test]
-fn who_publishes_second_uses_the_manifest_of_the_first() {
+fn second_publisher_uses_the_first_ones_manifest() {
     let dir = scratch();
     let config = config(dir.path(), CAP, "");
     let late = staged(&config, 99);
@@ -54,7 +54,7 @@ fn who_publishes_second_uses_the_manifest_of_the_first() {
     let (other, first) = (another(&config), Arc::new(Mutex::new(Vec::new())));
     let seen = first.clone();
     hooks.hook(move |_, op, path| {
-        // A link comes late, so that the two make different lists; and the other one is faster.
+        // A late link makes the two lists differ; and the other process is faster.
         if op == "link" && path.ends_with("manifests/1") {
             fs::hard_link(&late.1, other.layout.read(1).join(segment_name(0, 1))).unwrap();
             assert!(other.promote(PromoteWhen::Full).unwrap().done().unwrap().ours);
@@ -64,12 +64,12 @@ fn who_publishes_second_uses_the_manifest_of_the_first() {
     });
     assert!(!slow.promote(PromoteWhen::Full).unwrap().done().unwrap().ours);
     assert_eq!(fs::read(slow.layout.manifest(1)).unwrap(), *first.lock().unwrap(), "a manifest was changed");
-    assert!(samples[3].1.exists(), "the one that only the slower one would have listed stays staged");
+    assert!(samples[3].1.exists(), "the segment that only the slower process lists stays staged");
     all_is_well(&config, &ids(&samples), "two promoters");
 }
 
 #[test]
-fn promoters_that_die_early_have_removed_no_staging_name() {
+fn promoters_that_die_early_remove_no_staging_name() {
     let dir = scratch();
     let config = config(dir.path(), CAP, "");
     let late = staged(&config, 99);
@@ -80,7 +80,7 @@ fn promoters_that_die_early_have_removed_no_staging_name() {
         if dead { Action::Refuse(EACCES) } else { Action::Pass }
     });
     dying.promote(PromoteWhen::Full).unwrap_err();
-    // The next one makes another list, which leaves out one that the dead one had chosen.
+    // The next process makes another list, which omits a segment that the dead process had chosen.
     fs::hard_link(&late.1, dying.layout.read(1).join(segment_name(0, 1))).unwrap();
     samples.push(late);
     another(&config).promote(PromoteWhen::Full).unwrap().done().unwrap();
@@ -89,7 +89,7 @@ fn promoters_that_die_early_have_removed_no_staging_name() {
 }
 
 #[test]
-fn a_rename_that_comes_generations_late_delivers_nothing_again() {
+fn rename_delayed_by_generations_redelivers_nothing() {
     let dir = scratch();
     let config = config(dir.path(), CAP, "");
     let samples = Arc::new(Mutex::new(full(&config)));
@@ -104,7 +104,7 @@ fn a_rename_that_comes_generations_late_delivers_nothing_again() {
                 found.lock().unwrap().extend(full(&of_others));
             }
             assert!(!other.layout.read(1).exists());
-            // An old view made write.1 again, and linked there what is delivered and what is not.
+            // A stale view recreated write.1, and linked delivered and undelivered segments there.
             fs::create_dir(other.layout.write(1)).unwrap();
             let delivered = fs::read_dir(other.layout.read(3)).unwrap().next().unwrap().unwrap().path();
             fs::hard_link(delivered, other.layout.write(1).join(segment_name(0, 1))).unwrap();
@@ -117,16 +117,16 @@ fn a_rename_that_comes_generations_late_delivers_nothing_again() {
     assert_eq!(slow.manifests.newest_listed().unwrap(), 3);
     let samples = samples.lock().unwrap();
     all_is_well(&config, &ids(&samples), "a late rename");
-    assert!(!slow.layout.read(1).exists(), "what came late is reclaimed");
+    assert!(!slow.layout.read(1).exists(), "the late directory is reclaimed");
 }
 
 #[test]
-fn damage_seen_by_an_old_view_is_left_alone() {
+fn damage_in_a_stale_view_is_left_alone() {
     let dir = scratch();
     let config = config(dir.path(), CAP, "");
     let samples = full(&config);
     let early = dir.path().join("early");
-    fs::write(&early, "not all of it").unwrap();
+    fs::write(&early, "an incomplete file").unwrap();
     let (ring, hooks) = hooked(&config);
     hooks.hook(move |_, op, path| {
         let stale = op == "open" && path.ends_with(segment_name(11, 1));
@@ -135,11 +135,11 @@ fn damage_seen_by_an_old_view_is_left_alone() {
     let promotion = ring.promote(PromoteWhen::NotEmpty).unwrap().done().unwrap();
     assert_eq!((promotion.damaged, promotion.manifest.segments.len()), (1, 3));
     assert!(samples[1].1.exists() && ring.layout.read(1).join(segment_name(11, 1)).exists());
-    all_is_well(&config, &ids(&samples), "seen too early");
+    all_is_well(&config, &ids(&samples), "damage in a stale view");
 }
 
 #[test]
-fn old_views_of_the_manifests_reclaim_nothing_new() {
+fn stale_views_of_manifests_reclaim_nothing_new() {
     let dir = scratch();
     let config = config(dir.path(), CAP, "");
     let mut samples = Vec::new();
@@ -182,11 +182,11 @@ fn old_views_of_the_manifests_reclaim_nothing_new() {
     }
     assert_eq!(behind.manifests.newest().unwrap(), 0);
     assert!(other.layout.read(4).exists() && other.layout.write(5).exists());
-    all_is_well(&config, &ids(&samples), "an old view");
+    all_is_well(&config, &ids(&samples), "a stale view");
 }
 
 #[test]
-fn what_an_owner_had_begun_when_it_died_is_never_listed() {
+fn unfinished_segments_of_dead_owners_are_never_listed() {
     let dir = scratch();
     let config = config(dir.path(), CAP, "SEGMENT_SAMPLES: 3");
     let mut generator = Generator::open(&config).unwrap();
@@ -212,7 +212,7 @@ fn dying_managers_do_not_grow_the_ring_beyond_its_bound() {
         samples.extend(full(&config));
         let (dying, hooks) = hooked(&config);
         dying.promote(PromoteWhen::Full).unwrap().done().unwrap();
-        drop((dying, hooks)); // it never came to reclaim
+        drop((dying, hooks)); // the manager died before it reclaimed
         let names = fs::read_dir(&config.ring).unwrap().map(|entry| entry.unwrap().file_name());
         let names: Vec<_> = names.map(|name| name.to_string_lossy().into_owned()).collect();
         let generations = names.iter().filter(|name| name.starts_with("read.") || name.starts_with("write.")).count();
@@ -221,7 +221,7 @@ fn dying_managers_do_not_grow_the_ring_beyond_its_bound() {
     all_is_well(&config, &ids(&samples), "managers that died");
 }
 
-/// A ring whose last promoter died after it published manifest 1, and before it was sure that it is on the disk.
+/// A ring whose last promoter died after it published manifest 1, and before it had synced it.
 fn published_and_not_synced(config: &Config) -> Vec<(SampleId, PathBuf)> {
     let samples = full(config);
     let (dying, hooks) = hooked(config);
@@ -237,7 +237,7 @@ fn published_and_not_synced(config: &Config) -> Vec<(SampleId, PathBuf)> {
 }
 
 #[test]
-fn failed_directory_syncs_are_never_built_upon() {
+fn manifests_after_a_failed_sync_are_never_continued() {
     for failing in ["manifests", "read.1", "t.ring"] {
         let dir = scratch();
         let config = ring::config(dir.path(), CAP, "DURABILITY: node");
@@ -256,13 +256,13 @@ fn failed_directory_syncs_are_never_built_upon() {
             let _ = ring.reclaim();
             std::thread::sleep(Duration::from_millis(1));
         }
-        assert!(samples.iter().all(|(_, file)| file.exists()), "{failing}: what is staged stays");
+        assert!(samples.iter().all(|(_, file)| file.exists()), "{failing}: staged files are kept");
         assert_eq!(ring.layout.manifest(1).exists(), failing == "manifests", "{failing}");
-        all_is_well(&config, &ids(&samples), failing); // somebody else, when the disk was seen to
+        all_is_well(&config, &ids(&samples), failing); // another process, after the disk was repaired
     }
 }
 
-/// The calls of a ring from now on, as "op name" with the last two parts of the path.
+/// Records the calls of a ring from now on, as "op name" with the last two components of the path.
 fn recorded(hooks: &HookFs) -> Arc<Mutex<Vec<String>>> {
     let calls = Arc::new(Mutex::new(Vec::new()));
     let seen = calls.clone();
@@ -280,8 +280,8 @@ fn assert_synced_before(calls: &[String], what: impl Fn(&str) -> bool) {
 }
 
 #[test]
-fn who_builds_upon_a_manifest_of_another_syncs_it_first() {
-    // Who sees that it is listed removes its staging name.
+fn process_syncs_a_foreign_manifest_before_continuing_it() {
+    // A process that removes the staging name of a listed segment.
     let dir = scratch();
     let config = config(dir.path(), CAP, "DURABILITY: node");
     let samples = published_and_not_synced(&config);
@@ -296,7 +296,7 @@ fn who_builds_upon_a_manifest_of_another_syncs_it_first() {
     let staged = |call: &str| call.starts_with("remove_file") && call.ends_with(".rec");
     assert_synced_before(&calls.lock().unwrap(), staged);
 
-    // Who publishes the next one.
+    // A process that publishes the next manifest.
     let dir = scratch();
     let config = ring::config(dir.path(), CAP, "DURABILITY: node");
     published_and_not_synced(&config);
@@ -306,7 +306,7 @@ fn who_builds_upon_a_manifest_of_another_syncs_it_first() {
     ring.promote(PromoteWhen::Full).unwrap().done().unwrap();
     assert_synced_before(&calls.lock().unwrap(), |call| call == "link manifests/2");
 
-    // Who removes what is older than is kept.
+    // A process that removes generations older than KEEP.
     let dir = scratch();
     let config = ring::config(dir.path(), CAP, "DURABILITY: node\nKEEP: 0");
     published_and_not_synced(&config);
@@ -317,7 +317,7 @@ fn who_builds_upon_a_manifest_of_another_syncs_it_first() {
     assert_synced_before(&calls.lock().unwrap(), |call| call.starts_with("rename trash/"));
 }
 
-/// Publishes empty manifests until generation `newest` is the newest, as if others had turned the ring meanwhile.
+/// Publishes empty manifests until generation `newest` is the newest, as if other processes had swapped the ring.
 fn skip_to(ring: &Ring, newest: u64) {
     for n in ring.manifests.newest_listed().unwrap()..newest {
         let before = ring.manifests.get(n).unwrap().unwrap();
@@ -330,11 +330,11 @@ fn skip_to(ring: &Ring, newest: u64) {
     ring.manifests.newest_listed().unwrap();
 }
 
-/// Generators that sleep while more manifests are published than are kept. The manifest that listed their sample is
-/// pruned when they go on: one generator has lost its staging name, another one has not, since the
-/// promoter could not remove it; a third one had sealed its sample and died before it could link it.
+/// Generators sleep while more manifests are published than are kept. The manifest that listed their sample is pruned
+/// when they resume: one generator has lost its staging name, another one has not, because the promoter could not
+/// remove it; a third one had sealed its sample and died before it could link it.
 #[test]
-fn pruned_manifests_lose_and_double_nothing() {
+fn pruned_manifests_lose_or_duplicate_no_sample() {
     let dir = scratch();
     // The lease is so long that no generator's thread runs before the manifest is pruned.
     let config = Config { lease: Duration::from_secs(3600), ..config(dir.path(), CAP, "KEEP: 0") };
@@ -365,12 +365,12 @@ fn pruned_manifests_lose_and_double_nothing() {
     bring_in(&promoter);
     assert_delivered_once(&config.ring, &finished, "after pruning");
     let again: Vec<_> = delivered.iter().filter(|id| listed(&config.ring).contains_key(id)).collect();
-    assert!(again.is_empty(), "generation 1 delivered them: {again:?}");
+    assert!(again.is_empty(), "generation 1 delivered the samples: {again:?}");
     assert_eq!(fs::read_dir(promoter.layout.quarantine()).unwrap().count(), 0);
 }
 
-/// `ringreel repair` quarantines the segments of two owners. One sleeps until the manifests since are
-/// pruned; the other one looks while all of them exist.
+/// `ringreel repair` quarantines the segments of two owners. One sleeps until later manifests are pruned; the other one
+/// checks while all of them exist.
 #[test]
 fn owner_learns_that_its_segment_was_quarantined() {
     for newest in [3 * MANIFESTS_KEPT, 1] {
@@ -392,11 +392,12 @@ fn owner_learns_that_its_segment_was_quarantined() {
     }
 }
 
-/// As [`pruned_manifests_lose_and_double_nothing`], for the staging name alone: it goes one pass before the manifest.
+/// Like [`pruned_manifests_lose_or_duplicate_no_sample`], but for the staging name: it is removed one pass before the
+/// manifest.
 #[test]
 fn staging_names_are_removed_before_their_manifest() {
     let dir = scratch();
-    let lease = Duration::from_secs(1); // a name that cannot be removed is tried again after it
+    let lease = Duration::from_secs(1); // the interval after which a failed removal is retried
     let config = Config { lease, ..config(dir.path(), 1, "KEEP: 0\nDURABILITY: node") };
     let (id, name) = linked(&config, 0);
     let (promoter, hooks) = hooked(&config);
@@ -408,9 +409,9 @@ fn staging_names_are_removed_before_their_manifest() {
     );
     promoter.promote(PromoteWhen::Full).unwrap().done().unwrap();
     skip_to(&promoter, 2 * MANIFESTS_KEPT + 64);
-    assert!(name.exists() && promoter.layout.manifest(1).exists(), "what may not be removed keeps its manifest");
+    assert!(name.exists() && promoter.layout.manifest(1).exists(), "an unremovable name keeps its manifest");
     let others = promoter.manifests.numbers().unwrap();
-    assert!(others.iter().min() == Some(&1) && !others.contains(&2), "and no other one");
+    assert!(others.iter().min() == Some(&1) && !others.contains(&2), "no other manifest is kept");
 
     let calls = recorded(&hooks);
     let mut newest = promoter.manifests.newest().unwrap();
@@ -453,12 +454,12 @@ fn stuck_staging_name_keeps_its_manifest_alone() {
         tries.store(0, Ordering::SeqCst);
         skip_to(&promoter, 2 * MANIFESTS_KEPT + 64);
         assert!(name.exists() && promoter.layout.manifest(1).exists(), "errno {errno}");
-        assert!(!promoter.layout.manifest(2).exists(), "errno {errno}: the others are pruned");
+        assert!(!promoter.layout.manifest(2).exists(), "errno {errno}: the other manifests are pruned");
         assert_eq!(tries.load(Ordering::SeqCst), 1, "errno {errno}: tries in a lease");
     }
 }
 
-/// The manager reclaimed nothing, and died; the caller makes its next sample for an hour.
+/// The manager died without having reclaimed; the caller takes an hour for its next sample.
 #[test]
 fn finished_sample_gets_its_place_while_its_caller_is_busy() {
     let dir = scratch();
@@ -467,9 +468,9 @@ fn finished_sample_gets_its_place_while_its_caller_is_busy() {
     a_manager_seems_to_live(&config);
     let ids: Vec<_> = (0..3).flat_map(|n| write(&mut generator, n).unwrap()).collect();
     let manager = another(&config);
-    assert_eq!(manager.fs.list(&manager.layout.write(1)).unwrap().len(), 2, "there is no room for the third");
+    assert_eq!(manager.fs.list(&manager.layout.write(1)).unwrap().len(), 2, "no space for the third");
     manager.promote(PromoteWhen::Full).unwrap().done().unwrap();
-    eventually("its third sample is linked", || manager.fs.list(&manager.layout.write(2)).unwrap().len() == 1);
+    eventually("the third sample is linked", || manager.fs.list(&manager.layout.write(2)).unwrap().len() == 1);
     manager.promote(PromoteWhen::NotEmpty).unwrap().done().unwrap();
     assert_delivered_once(&config.ring, &ids, "three samples");
 }
@@ -494,7 +495,7 @@ fn unpublished_manifest_is_published_while_all_callers_are_busy() {
     all_is_well(&config, &ids, "a promoter that died");
 }
 
-/// The process that sealed the generation died after it had closed the counter.
+/// The process that promoted the generation died after it had closed the counter.
 #[test]
 fn busy_callers_sample_gets_its_place_in_a_closed_generation() {
     let dir = scratch();
@@ -503,7 +504,7 @@ fn busy_callers_sample_gets_its_place_in_a_closed_generation() {
     ring.coordination.close_generation(1).unwrap();
     let mut generator = Generator::open(&config).unwrap();
     let ids = write(&mut generator, 0).unwrap();
-    assert!(ring.fs.list(&ring.layout.write(1)).unwrap().is_empty(), "the counter gives no number");
+    assert!(ring.fs.list(&ring.layout.write(1)).unwrap().is_empty(), "the counter gives no index");
     eventually("its sample is linked", || ring.fs.list(&ring.layout.write(1)).unwrap().len() == 1);
     drop(generator);
     all_is_well(&config, &ids, "a promoter that died");

@@ -1,4 +1,4 @@
-//! What generators do while a generation is swapped: from the rename on, its manifest is nothing they wait for.
+//! Generators during a swap: after the rename, they do not wait for the manifest.
 
 use ringreel::layout::segment_name;
 use ringreel::ring::Ring;
@@ -15,10 +15,10 @@ use testkit::ring::{
 };
 
 const CAP: u64 = 4;
-/// Longest time that anything here is waited for.
+/// The longest wait in these tests.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Somebody renames the full generation, and cannot publish its manifest.
+/// A process renames the full generation, and cannot publish its manifest.
 fn begin_a_promotion(config: &Config) {
     let fs = Arc::new(HookFs::default());
     let ring = Ring::find_or_make(fs.clone(), config).unwrap();
@@ -33,7 +33,7 @@ fn names(dir: &Path) -> usize {
     fs::read_dir(dir).map_or(0, Iterator::count)
 }
 
-/// Writes sample `n`, for a while.
+/// Writes sample `n`, and gives up after `time`.
 fn write_for_a_while(generator: &mut Generator, n: u64, time: Duration) -> ringreel::Result<Vec<SampleId>> {
     let begun = Instant::now();
     write_until(generator, n, &|| begun.elapsed() > time)
@@ -45,7 +45,7 @@ fn generators_fill_ahead_while_a_manifest_is_missing() {
 }
 
 #[test]
-fn generators_of_segments_of_two_samples_do_so_too() {
+fn generators_of_two_sample_segments_fill_ahead_too() {
     go_on_while_one_waits(2);
 }
 
@@ -63,12 +63,12 @@ fn go_on_while_one_waits(size: u64) {
     let both = || (names(&config.ring.join("read.1")), names(&config.ring.join("write.2")));
     assert_eq!(both(), (files, files));
     assert!(listed(&config.ring).is_empty());
-    // Both take room.
+    // Both generations count as used space.
     let (bytes, found) = another(&config).usage().unwrap();
     let len = fs::metadata(config.ring.join("read.1").join(segment_name(0, size))).unwrap().len();
     let few = found * len - len..found * len + len;
     assert!(found == 2 * files as u64 && few.contains(&bytes), "{found} files, {bytes} bytes, {len} each");
-    // But not the one after that, so the disk's bound holds: the call after the one that finds no room waits.
+    // But not the generation after it, so the disk's bound holds: the call after the one without space waits.
     for n in 2 * CAP..3 * CAP {
         match write_for_a_while(&mut generator, n, Duration::from_millis(100)) {
             Ok(ids) => finished.extend(ids),
@@ -80,7 +80,7 @@ fn go_on_while_one_waits(size: u64) {
     drop(generator);
     bring_in(&another(&config));
     assert!(finished.len() as u64 > 2 * CAP);
-    assert_delivered_once(&config.ring, &finished, "a manifest that came late");
+    assert_delivered_once(&config.ring, &finished, "a late manifest");
 }
 
 #[test]
@@ -101,11 +101,12 @@ fn segments_count_once_and_only_if_a_manifest_would_list_them() {
     let write = config.ring.join("write.1");
     fs::hard_link(write.join(segment_name(1, 1)), write.join(segment_name(9, 1))).unwrap();
     fs::write(write.join(segment_name(10, 1)), "no segment").unwrap();
-    assert_eq!(promoted(), None, "one has a second name, and one is damaged");
-    (9..11).for_each(|n| fs::remove_file(write.join(segment_name(n, 1))).unwrap()); // else its owner would find no room
+    assert_eq!(promoted(), None, "one segment has a second name, and one is damaged");
+    (9..11).for_each(|n| fs::remove_file(write.join(segment_name(n, 1))).unwrap()); // makes space for their owners
     finished.extend(write_all(&mut generator, 3, 4));
     assert_eq!(promoted(), Some(CAP));
-    // What the generation before lists does not count in the next one; and a directory that it never saw is read anew.
+    // Segments that the previous generation lists do not count in the next one, and an unknown directory is listed
+    // again.
     finished.extend(write_all(&mut generator, 4, 7));
     assert_eq!(promoted(), None);
     fs::hard_link(config.ring.join("read.1").join(segment_name(0, 1)), config.ring.join("write.2/000009.rec")).unwrap();
@@ -118,11 +119,11 @@ fn segments_count_once_and_only_if_a_manifest_would_list_them() {
         fs::rename(entry.path(), config.ring.join("write.2").join(entry.file_name())).unwrap();
     }
     assert_eq!(promoted(), Some(CAP), "it is another directory");
-    assert_delivered_once(&config.ring, &finished, "generations whose names were told of");
+    assert_delivered_once(&config.ring, &finished, "generations with repeated names");
 }
 
 #[test]
-fn fillers_promote_without_reading_a_large_manifest_before() {
+fn generator_promotes_without_reading_the_previous_manifest() {
     const MANY: u64 = 500;
     let dir = scratch();
     let config = config(dir.path(), MANY, "");
@@ -139,13 +140,13 @@ fn fillers_promote_without_reading_a_large_manifest_before() {
         Action::Pass
     });
     finished.extend(write(&mut last, 2 * MANY - 1).unwrap());
-    assert_eq!(listed(&config.ring).len() as u64, 2 * MANY, "nobody else would promote it");
+    assert_eq!(listed(&config.ring).len() as u64, 2 * MANY, "no other process would promote it");
     drop((last, others));
-    assert_delivered_once(&config.ring, &finished, "a generation that was promoted by who filled it");
+    assert_delivered_once(&config.ring, &finished, "promoted by its generator");
 }
 
 #[test]
-fn linked_samples_of_the_dead_are_recovered_once() {
+fn linked_samples_of_dead_owners_are_recovered_once() {
     let dir = scratch();
     let config = config(dir.path(), CAP, "");
     a_manager_seems_to_live(&config);
@@ -153,7 +154,7 @@ fn linked_samples_of_the_dead_are_recovered_once() {
     let mut finished: Vec<_> = (0..CAP).flat_map(|n| write(&mut generator, n).unwrap()).collect();
     begin_a_promotion(&config);
     finished.extend(write_for_a_while(&mut generator, CAP, PATIENCE).unwrap());
-    std::mem::forget(generator); // as if it was killed
+    std::mem::forget(generator); // as if the generator was killed
     let ring = another(&config);
     let mut watch = ringreel::ring::failure_detector::FailureDetector::new(Duration::ZERO);
     for _ in 0..3 {
@@ -163,7 +164,7 @@ fn linked_samples_of_the_dead_are_recovered_once() {
     }
     assert_eq!((names(&config.ring.join("write.2")), names(&config.ring.join("read.1"))), (1, 4));
     bring_in(&ring);
-    assert_delivered_once(&config.ring, &finished, "a generator that died ahead of a manifest");
+    assert_delivered_once(&config.ring, &finished, "a generator that died before the manifest");
 }
 
 #[test]
@@ -176,7 +177,7 @@ fn generations_promoted_before_a_power_cut_are_not_refilled() {
     let mut kept = Vec::new();
     for n in 0..2 * CAP {
         finished.extend(write(&mut generator, n).unwrap());
-        // Names that would be on the disk still: only those of synced manifests are removed.
+        // Names that would still be on the disk: only those of synced manifests are removed.
         for entry in fs::read_dir(&staging).unwrap().map(|entry| entry.unwrap().path()) {
             let name = entry.file_name().unwrap().to_owned();
             if entry.extension().is_some_and(|kind| kind == "rec")
@@ -193,15 +194,15 @@ fn generations_promoted_before_a_power_cut_are_not_refilled() {
     }
     fs::create_dir_all(&staging).unwrap();
     kept.iter().for_each(|name| drop(fs::rename(dir.path().join(name), staging.join(name))));
-    // Somebody went on with the promotion of generation 1, and died.
+    // A process continued the promotion of generation 1, and died.
     fs::create_dir(config.ring.join("write.2")).unwrap();
 
     a_manager_seems_to_live(&config);
     let mut generator = Generator::open(&config).unwrap();
     finished.extend(write_for_a_while(&mut generator, 2 * CAP, Duration::from_millis(200)).unwrap());
-    // It is the next call that waits.
+    // The next call waits.
     finished.extend(write_for_a_while(&mut generator, 2 * CAP + 1, Duration::from_millis(200)).unwrap_or_default());
-    assert_eq!(names(&config.ring.join("write.2")), 0, "the disk would hold a generation more than is promised");
+    assert_eq!(names(&config.ring.join("write.2")), 0, "the disk would exceed its bound by a generation");
     std::mem::forget(generator);
     bring_in(&another(&config));
     assert_delivered_once(&config.ring, &finished, "after a power cut");
@@ -218,7 +219,7 @@ fn unpublished_manifests_are_published_without_a_manager() {
     finished.extend(write(&mut generator, 10).unwrap());
     assert!(listed(&config.ring).is_empty());
     another(&config).coordination.release_lease("manager", 1).unwrap();
-    // It looks at the lease now and then only.
+    // The generator polls the lease only occasionally.
     drop(generator);
     let mut generator = Generator::open(&config).unwrap();
     for n in 11..15 {
@@ -239,7 +240,7 @@ fn rebuilt_manifests_list_what_was_linked_ahead() {
     let finished: Vec<_> = (0..CAP).flat_map(|n| write(&mut generator, n).unwrap()).collect();
     generator.finish(false, &ring::never).unwrap();
     assert_eq!(listed(&config.ring).len() as u64, CAP);
-    // Its owner did not hear of the first link, and made another one in the generation that filled ahead.
+    // The owner missed the first link, and linked the segment again in the generation that filled ahead.
     fs::hard_link(config.ring.join("read.1/000001.rec"), config.ring.join("write.2/000009.rec")).unwrap();
     fs::remove_file(config.ring.join("manifests/1")).unwrap();
     let ring = another(&config);
@@ -248,5 +249,5 @@ fn rebuilt_manifests_list_what_was_linked_ahead() {
     repair::apply_repair(&ring, &plan, &life).unwrap();
     assert_eq!(listed(&config.ring).len() as u64, CAP);
     bring_in(&another(&config));
-    assert_delivered_once(&config.ring, &finished, "a manifest that was lost");
+    assert_delivered_once(&config.ring, &finished, "a lost manifest");
 }

@@ -1,9 +1,10 @@
-//! SIGKILL before and after every system call of a generator and of a manager that touches the ring, SIGSTOP there past
-//! the lease, and a second kill at every step of a promotion that a killed manager had begun. strace counts the calls of an
-//! undisturbed run, and kills or stops another run at each of them. What the ledger has is listed once afterwards.
+//! SIGKILL before and after every system call of a generator and of a manager on the ring, SIGSTOP there for longer
+//! than the lease, and a second kill at every step of a promotion that a killed manager had begun. strace counts the
+//! calls of an undisturbed run, and kills or stops another run at each of them. Every sample in the ledger must be
+//! listed once afterwards.
 //!
-//! `RINGREEL_ALL_CALLS=1 cargo test --test syscalls -- --nocapture` takes all calls, which takes minutes; otherwise a few of
-//! each kind are taken. A table is printed.
+//! `RINGREEL_ALL_CALLS=1 cargo test --test syscalls -- --nocapture` tests all calls, which takes minutes; by default a
+//! few of each kind are tested. The tests print a table.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, clippy::duplicate_mod, missing_docs)]
 
 mod rescue;
@@ -25,17 +26,17 @@ use std::time::{Duration, Instant};
 use testkit::cli::there_is_strace;
 use traced::{Call, Fate, Strike, Traced, calls_in};
 
-/// Nothing takes longer, unless it hangs.
+/// Only a hang takes longer.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Cases at a time: they mostly wait for leases.
+/// Concurrent cases, which mostly wait for leases.
 const WORKERS: usize = 2;
-/// How many of each kind are taken where not all are.
+/// The number of calls of each kind that are tested by default.
 const FEW: usize = 4;
 
-/// How a case went.
+/// The result of a case.
 #[derive(Clone, Default)]
 struct Outcome {
-    /// It was struck; and at the call that was meant. (Another thread may come to its own call of that number first.)
+    /// Whether it was killed or stopped; and whether at the intended call. (Another thread may reach that count first.)
     struck: bool,
     as_meant: bool,
     lost: usize,
@@ -44,7 +45,7 @@ struct Outcome {
     recovery: Duration,
 }
 
-/// One run that is struck at this call, and what others make of what it left.
+/// Kills or stops one run at this call, and recovers what it left.
 fn run(scene: &Scene, call: &Call, strike: Strike) -> Outcome {
     let dir = scene.copy();
     let mut traced = Traced::start(scene, dir.path(), "struck", Some((call, strike)));
@@ -68,8 +69,8 @@ fn run(scene: &Scene, call: &Call, strike: Strike) -> Outcome {
             }
             let begun = Instant::now();
             while traced.child.try_wait().unwrap().is_none() {
-                traced.signal(Signal::CONT); // another thread of it may come to such a call, too
-                assert!(begun.elapsed() < PATIENCE, "it was stopped at {call:?}, goes on, and does not end");
+                traced.signal(Signal::CONT); // another thread may stop at such a call, too
+                assert!(begun.elapsed() < PATIENCE, "it was stopped at {call:?} and continued, and does not end");
                 std::thread::sleep(Duration::from_millis(5));
             }
             wanted.extend(ledger(dir.path(), "ledger.first"));
@@ -80,13 +81,14 @@ fn run(scene: &Scene, call: &Call, strike: Strike) -> Outcome {
     outcome
 }
 
-/// Others recover what is in `dir`; then comes `afterwards`. Everything that is finished is listed once, and whole.
+/// Other processes recover `dir`; then `afterwards` runs. Checks that every finished sample is listed once, and intact.
 fn rescue(scene: &Scene, dir: &Path, afterwards: impl FnOnce(&mut HashSet<String>, &Rescue<'_>)) -> Outcome {
     let mut wanted = scene.finished.clone();
     wanted.extend(ledger(dir, "ledger.first"));
     wanted.extend(sealed(dir));
     if scene.role != Role::Manager {
-        // The victim publishes a long lease. Without its heartbeat file, the others judge it by their own lease.
+        // The victim publishes a long lease. Without its heartbeat file, the other processes judge it by their own
+        // lease.
         let _ = fs::remove_dir_all(dir.join("t.ring/index/members"));
     }
     let mut rescue = Rescue::start(dir);
@@ -98,7 +100,7 @@ fn rescue(scene: &Scene, dir: &Path, afterwards: impl FnOnce(&mut HashSet<String
     let listed = rescue.listed();
     let lost = wanted.iter().filter(|id| !listed.contains_key(*id)).count();
     let twice = listed.values().filter(|generations| generations.len() > 1).count();
-    // What is kept of it can be read.
+    // Every kept sample can be read.
     let newest = rescue.ring.manifests.newest().unwrap();
     let manifest = rescue.ring.manifests.get(newest).unwrap().unwrap();
     let read = rescue.ring.layout.read(newest);
@@ -107,7 +109,7 @@ fn rescue(scene: &Scene, dir: &Path, afterwards: impl FnOnce(&mut HashSet<String
     Outcome { lost, twice, damaged, recovery, ..Outcome::default() }
 }
 
-/// Of many cases of one kind.
+/// Prints a row for the cases of one kind.
 fn tell(what: &str, of: usize, outcomes: &[Outcome]) {
     let count = |is: fn(&Outcome) -> bool| outcomes.iter().filter(|outcome| is(outcome)).count();
     let sum = |of: fn(&Outcome) -> usize| outcomes.iter().map(of).sum::<usize>();
@@ -127,13 +129,13 @@ fn tell(what: &str, of: usize, outcomes: &[Outcome]) {
     );
 }
 
-/// The columns: late is what took longer than a lease and two polls.
+/// Prints the columns; "late" counts recoveries that took longer than a lease and two polls.
 fn head() {
     let columns = ["calls", "taken", "struck", "as meant", "lost", "twice", "damaged", "median", "longest", "late"];
-    println!("{:<48} {}", "who, and what befell it", columns.join(" "));
+    println!("{:<48} {}", "role and fault", columns.join(" "));
 }
 
-/// All of them; where not all are wanted, a few, spread evenly.
+/// All cases, or by default a few of them, evenly spread.
 fn some<T>(all: &[T]) -> Vec<&T> {
     let every = if std::env::var_os("RINGREEL_ALL_CALLS").is_some() { 1 } else { all.len() / FEW + 1 };
     all.iter().step_by(every).collect()
@@ -157,12 +159,12 @@ fn run_all(what: &str, cases: &[(&Scene, Call, Strike)]) {
     });
     let outcomes = outcomes.into_inner().unwrap();
     tell(what, cases.len(), &outcomes);
-    // Of a few, more may strike another thread than of all.
+    // Among a few cases, a larger share may hit another thread.
     let (meant, all) = (outcomes.iter().filter(|outcome| outcome.as_meant).count(), outcomes.len());
-    assert!(if all > 100 { meant * 2 > all } else { meant > 0 }, "hardly any was struck: {meant} of {all}");
+    assert!(if all > 100 { meant * 2 > all } else { meant > 0 }, "too few cases as meant: {meant} of {all}");
 }
 
-/// Strikes at all calls of this role, in each way.
+/// Tests all calls of this role, with each kind of signal.
 fn strike(role: Role) {
     if !there_is_strace("kills at each system call") {
         return;
@@ -179,23 +181,23 @@ fn strike(role: Role) {
 }
 
 #[test]
-fn killed_or_stopped_generators_lose_and_double_nothing() {
+fn killed_or_stopped_generator_loses_no_sample() {
     strike(Role::Generator);
 }
 
 #[test]
-fn so_does_one_that_syncs_at_each_step() {
+fn killed_or_stopped_durable_generator_loses_no_sample() {
     strike(Role::DurableGenerator);
 }
 
 #[test]
-fn so_does_a_manager() {
+fn killed_or_stopped_manager_loses_no_sample() {
     strike(Role::Manager);
 }
 
-/// A manager is killed after each step, and the one that takes its work over after each of its own.
+/// A manager is killed after each step, and the process that takes over its work after each of its own steps.
 #[test]
-fn so_do_a_manager_and_its_successor_at_any_pair_of_steps() {
+fn killed_manager_and_killed_successor_lose_no_sample() {
     if !there_is_strace("kills at each system call") {
         return;
     }

@@ -1,4 +1,4 @@
-//! Others who go on where somebody was struck.
+//! Other processes that recover after one was killed or stopped.
 
 use crate::PATIENCE;
 use crate::scene::load;
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use testkit::lines::whole_lines;
 use testkit::ring::{another, listed};
 
-/// What is finished: sealed, although nobody may have been told yet.
+/// The samples in sealed segments, even if their ids were not returned yet.
 pub fn sealed(dir: &Path) -> HashSet<String> {
     let layout = Layout::new(&dir.join("t.ring"));
     let mut ids = HashSet::new();
@@ -28,12 +28,12 @@ pub fn sealed(dir: &Path) -> HashSet<String> {
     ids
 }
 
-/// What a ledger has, whole lines only.
+/// The ids in a ledger, from complete lines only.
 pub fn ledger(dir: &Path, name: &str) -> HashSet<String> {
     whole_lines(&dir.join(name)).into_iter().collect()
 }
 
-/// Others who go on: a manager and a generator.
+/// The recovering processes: a manager and a generator.
 pub struct Rescue<'a> {
     pub dir: &'a Path,
     pub begun: Instant,
@@ -55,7 +55,7 @@ impl<'a> Rescue<'a> {
         Rescue { dir, begun, ring: another(&load(dir, "rescue.yaml")), manager, generator }
     }
 
-    /// Until all of `wanted` is listed; the time since they started. A generation that is not full is promoted from here.
+    /// Waits until all of `wanted` is listed; returns the time since the start. Promotes the last, partial generation.
     pub fn list_all(&self, wanted: &HashSet<String>) -> Duration {
         loop {
             let there: HashSet<String> = self.listed().into_keys().collect();

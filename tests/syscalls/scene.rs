@@ -1,4 +1,4 @@
-//! Where a case begins: who works in what ring.
+//! The start of a case: a ring, and the process that works in it.
 
 use ringreel::coordination::Report;
 use ringreel::ring::Ring;
@@ -16,18 +16,18 @@ pub const CAP: u64 = 2;
 pub const LEASE: Duration = Duration::from_millis(200);
 pub const POLL: Duration = Duration::from_millis(50);
 
-/// Who is killed or stopped.
+/// The process that is killed or stopped.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Role {
-    /// One that makes the ring and promotes what it fills.
+    /// A generator that creates the ring and promotes the generations that it fills.
     Generator,
-    /// The same, with several samples in a segment, so large that their heads are written last, and a sync at each step.
+    /// The same with several samples per segment, so large that their heads are written last, and a sync at each step.
     DurableGenerator,
-    /// One that finds a full generation, an old one, and what dead generators finished and began.
+    /// A manager that finds a full generation, an old one, and finished and unfinished files of dead generators.
     Manager,
 }
 
-/// Where a case begins: a directory to be copied, what is finished in it, and who works there.
+/// The start of a case: a directory to copy, its finished samples, and the role.
 pub struct Scene {
     pub role: Role,
     pub before: TempDir,
@@ -49,7 +49,7 @@ pub fn load(dir: &Path, name: &str) -> Config {
 impl Scene {
     pub fn new(role: Role) -> Scene {
         let before = scratch();
-        let long = Duration::from_secs(60); // its own signs of life do not come in between
+        let long = Duration::from_secs(60); // keeps heartbeats out of the run
         let (lease, more) = match role {
             Role::Generator => (long, ""),
             Role::DurableGenerator => (long, "SEGMENT_SAMPLES: 2\nDURABILITY: node"),
@@ -62,7 +62,7 @@ impl Scene {
         Scene { role, before, finished }
     }
 
-    /// The scene as somebody left it.
+    /// A scene that begins with the files in `dir`.
     pub fn left(&self, dir: TempDir) -> Scene {
         Scene { role: self.role, before: dir, finished: self.finished.clone() }
     }
@@ -74,7 +74,7 @@ impl Scene {
         dir
     }
 
-    /// A manager has done what there was to do.
+    /// Whether a manager has finished all work.
     pub fn is_done(&self, dir: &Path) -> bool {
         let ring = dir.join("t.ring");
         let count = |name: &str| fs::read_dir(ring.join(name)).map_or(0, |names| names.count());
@@ -99,7 +99,7 @@ fn work_for_a_manager(dir: &Path) -> HashSet<String> {
     let mut ids: Vec<SampleId> = (0..2 * CAP).flat_map(|n| write(&mut generator, n).unwrap()).collect();
     let ring = another(&config);
     assert!(ring.coordination.claim_lease("manager", 1, "somebody-1-abc").unwrap());
-    let mut generator = Generator::open(&config).unwrap(); // one that sees that lease
+    let mut generator = Generator::open(&config).unwrap(); // a generator that sees the lease
     ids.extend((0..CAP).flat_map(|n| write(&mut generator, n).unwrap()));
     for n in 0..2 {
         let fs = Arc::new(HookFs::default());
@@ -120,7 +120,7 @@ fn work_for_a_manager(dir: &Path) -> HashSet<String> {
     ids.iter().map(SampleId::to_string).collect()
 }
 
-/// It left; and as far as the others can tell, it was killed.
+/// Makes a generator that has left look as if it had been killed.
 fn fell_silent(ring: &Ring, generator: Generator) {
     let name = generator.ring().me.clone();
     drop(generator);

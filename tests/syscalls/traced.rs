@@ -1,4 +1,4 @@
-//! A process under strace: its calls, and what strikes it at one of them.
+//! A process under strace: its calls, and a signal at one of them.
 
 use crate::PATIENCE;
 use crate::scene::{LEASE, Scene};
@@ -10,20 +10,20 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Calls that may touch a ring; those that a machine does not have are left out (`?`).
+/// Calls that may touch a ring; `?` marks those that some machines lack.
 const CALLS: &str = "openat,?link,linkat,?rename,renameat,?renameat2,?mkdir,mkdirat,?unlink,unlinkat,?rmdir,write,pwrite64,\
                      ftruncate,fsync,fdatasync,close";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Strike {
     KillBefore,
     KillAfter,
-    /// Until the others take it for dead.
+    /// Stopped until the other processes consider it dead.
     Stop,
-    /// Until they remove what it had begun.
+    /// Stopped until its unfinished files are removed.
     LongStop,
 }
 
-/// A system call of a run: the `count`-th one of this name.
+/// A system call of a run: the `count`-th call of this name.
 #[derive(Clone, Debug)]
 pub struct Call {
     pub name: String,
@@ -32,7 +32,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// Whether it changes anything in the ring but signs of life and the lease.
+    /// Whether it changes the ring other than by heartbeats and the lease.
     pub fn is_step(&self) -> bool {
         let beside =
             ["/index/members", "/index/leases", "/index/tmp", "/reserve"].iter().any(|it| self.line.contains(it));
@@ -41,7 +41,7 @@ impl Call {
     }
 }
 
-/// A process under strace, which is not its parent.
+/// A process under strace; strace is not its parent.
 pub struct Traced<'a> {
     pub scene: &'a Scene,
     pub dir: &'a Path,
@@ -58,11 +58,11 @@ pub enum Fate {
 
 impl<'a> Traced<'a> {
     pub fn start(scene: &'a Scene, dir: &'a Path, log: &'static str, strike: Option<(&Call, Strike)>) -> Traced<'a> {
-        let _ = fs::remove_file(dir.join(log)); // of the one before
+        let _ = fs::remove_file(dir.join(log)); // of the previous run
         let mut command = Command::new("strace");
         command.args(["-D", "-f", "-y", "-o", log, "-e", &format!("trace={CALLS}")]);
         if let Some((Call { name, count, .. }, strike)) = strike {
-            // A SIGKILL arrives before the call is done, a SIGSTOP after it.
+            // A SIGKILL takes effect before the call, a SIGSTOP after it.
             let signal = if strike == Strike::KillBefore { "SIGKILL" } else { "SIGSTOP" };
             command.args(["-e", &format!("inject={name}:signal={signal}:when={count}")]);
         }
@@ -79,7 +79,7 @@ impl<'a> Traced<'a> {
         let _ = kill_process(Pid::from_child(&self.child), signal); // it may have ended
     }
 
-    /// Waits until it is killed, stopped or done. A manager that is done is asked to end.
+    /// Waits until it is killed, stopped or done. Asks a manager that is done to end.
     pub fn fate(&mut self, strike: Option<Strike>) -> Fate {
         let (begun, mut asked) = (Instant::now(), false);
         loop {
@@ -92,7 +92,7 @@ impl<'a> Traced<'a> {
                 return Fate::Stopped;
             }
             if !asked && self.scene.is_done(self.dir) {
-                std::thread::sleep(LEASE * 2); // it recovers now and then, and may have to take the lease over first
+                std::thread::sleep(LEASE * 2); // it recovers at intervals, maybe after taking over the lease
                 self.signal(Signal::TERM);
                 asked = true;
             }
@@ -101,7 +101,7 @@ impl<'a> Traced<'a> {
         }
     }
 
-    /// Whether it was struck at the call that was meant: by its main thread. (Each thread has counts of its own.)
+    /// Whether its main thread was hit at the intended call. (Each thread has separate counts.)
     pub fn was_hit_at(&self, call: &Call) -> bool {
         let calls = calls_of(&self.log(), self.child.id());
         calls.iter().filter(|made| made.name == call.name).count() == call.count
@@ -115,7 +115,7 @@ impl Drop for Traced<'_> {
     }
 }
 
-/// All calls that thread `pid` began, as strace tells them.
+/// All calls that thread `pid` began, from strace's log.
 fn calls_of(log: &str, pid: u32) -> Vec<Call> {
     let mut counts: HashMap<&str, usize> = HashMap::new();
     let mut calls = Vec::new();
@@ -132,8 +132,8 @@ fn calls_of(log: &str, pid: u32) -> Vec<Call> {
     calls
 }
 
-/// The calls that an undisturbed run of its main thread makes, of those that touch the ring. Directories that are only
-/// walked through (`O_PATH`, and their closing) are left out: whoever dies there dies before the next call.
+/// The calls on the ring that the main thread of an undisturbed run makes. Opening and closing directories for a path
+/// lookup (`O_PATH`) is omitted, because a death there equals a death before the next call.
 pub fn calls_in(scene: &Scene) -> Vec<Call> {
     let dir = scene.copy();
     let mut traced = Traced::start(scene, dir.path(), "trace", None);

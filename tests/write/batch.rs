@@ -1,4 +1,4 @@
-//! Many samples at once: written, stacked and lent, they are what they are one by one.
+//! Batches of samples, written, stacked and borrowed, equal single samples.
 
 use ringreel::format::{DType, Meta};
 use ringreel::fs::Posix;
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use testkit::ring::{self, Action, EIO, ESTALE, HookFs, assert_delivered_once, config, never, scratch, write};
 
-/// Parts in the head (`data`) and in records of their own (`large`).
+/// Parts in the head (`data`) and in separate records (`large`).
 const LARGE: usize = 3000;
 
 fn two_parts(dir: &Path, more: &str) -> Config {
@@ -28,7 +28,7 @@ fn data_of(samples: std::ops::Range<u64>) -> (Vec<u8>, Vec<u8>) {
 fn write_all(generator: &mut Generator, samples: std::ops::Range<u64>) -> Vec<String> {
     let (count, (data, large)) = ((samples.end - samples.start) as usize, data_of(samples));
     let shape = [LARGE as u64];
-    // Another order than SAMPLE's.
+    // In another order than in SAMPLE.
     let parts = [NamedPart::new("large", DType::U8, &shape, &large), NamedPart::new("data", DType::U64, &[], &data)];
     generator.write_batch(&parts, count, &never).unwrap().iter().map(ToString::to_string).collect()
 }
@@ -45,7 +45,7 @@ fn filled(config: &Config) -> Vec<String> {
 }
 
 #[test]
-fn a_batch_is_what_its_samples_are_one_by_one() {
+fn batch_equals_its_samples_read_one_by_one() {
     for read in ["mmap", "pread"] {
         let dir = scratch();
         let config = two_parts(dir.path(), &format!("READ: {read}"));
@@ -53,7 +53,7 @@ fn a_batch_is_what_its_samples_are_one_by_one() {
         assert_eq!((ids.len(), ids.iter().collect::<BTreeSet<_>>().len()), (100, 100));
         for reader in [Reader::open(&config).unwrap(), Reader::open(&config).unwrap().with_private_maps()] {
             let manifest = reader.newest().unwrap();
-            // In a row over segments, backwards, and with repeats.
+            // In order over several segments, backwards, and with repetitions.
             let choices: [Vec<u64>; 4] =
                 [(0..100).collect(), (0..100).rev().collect(), vec![5, 5, 6, 39, 40, 41, 99, 0], vec![]];
             for positions in choices {
@@ -72,7 +72,7 @@ fn a_batch_is_what_its_samples_are_one_by_one() {
             }
             let error = reader.batch(&manifest, [3, 100]).unwrap_err();
             assert!(matches!(error, Error::OutOfRange { position: 100, .. }), "{error}");
-            // Far behind those that are known before it is their turn, too.
+            // Also far behind the samples that are known in advance.
             let error = reader.batch(&manifest, (0..32).rev().chain([u64::MAX, 3])).unwrap_err();
             assert!(matches!(error, Error::OutOfRange { position: u64::MAX, .. }), "{error}");
         }
@@ -82,12 +82,12 @@ fn a_batch_is_what_its_samples_are_one_by_one() {
         let mut want = data;
         read.sort_unstable();
         want.sort_unstable();
-        assert_eq!(read, want, "what was written");
+        assert_eq!(read, want, "the batch differs from what was written");
     }
 }
 
 #[test]
-fn what_does_not_fit_is_refused_before_anything_is_written() {
+fn mismatched_batch_is_refused_before_any_write() {
     let dir = scratch();
     let mut generator = Generator::open(&config(dir.path(), 10, "SEGMENT_SAMPLES: 10")).unwrap();
     let bytes = [0; 24];
@@ -100,9 +100,9 @@ fn what_does_not_fit_is_refused_before_anything_is_written() {
     assert_eq!(generator.written(), 0);
 }
 
-/// Bytes of several lengths, and a compressed part, which cannot be lent.
+/// Byte strings of several lengths, and a compressed part, which cannot be borrowed.
 #[test]
-fn byte_strings_of_several_lengths_stack_other_shapes_do_not() {
+fn byte_strings_stack_with_any_length_other_parts_do_not() {
     let dir = scratch();
     let config = config(dir.path(), 6, "SEGMENT_SAMPLES: 6\nCOMPRESS: 1");
     let config = Config { sample: Some(vec!["text".to_owned(), "data".to_owned()]), ..config };
@@ -132,7 +132,7 @@ fn segments(config: &Config) -> Vec<PathBuf> {
 }
 
 #[test]
-fn damaged_files_fail_a_batch_as_they_fail_a_sample() {
+fn damaged_files_give_batches_the_errors_of_single_reads() {
     for read in ["mmap", "pread"] {
         let dir = scratch();
         let config = two_parts(dir.path(), &format!("READ: {read}\nVERIFY: always"));
@@ -159,13 +159,13 @@ fn damaged_files_fail_a_batch_as_they_fail_a_sample() {
     }
 }
 
-/// Positions of 100 samples, in no order.
+/// Positions of 100 samples, in no particular order.
 fn scattered() -> impl Iterator<Item = u64> + Clone {
     (0..100).map(|n| n * 37 % 100)
 }
 
 #[test]
-fn batches_in_any_order_make_no_more_calls_than_in_a_row() {
+fn batch_order_does_not_change_the_number_of_calls() {
     for (read, reads) in [("mmap", 0), ("pread", 100)] {
         let (dir, fs) = (scratch(), HookFs::on(Posix));
         let config = two_parts(dir.path(), &format!("READ: {read}"));
@@ -188,7 +188,7 @@ fn batches_in_any_order_make_no_more_calls_than_in_a_row() {
 }
 
 #[test]
-fn lent_bytes_of_a_truncated_segment_end_in_an_error() {
+fn borrowed_bytes_of_a_truncated_segment_end_in_an_error() {
     for (read, gives_up) in [("mmap", false), ("mmap", true), ("pread", false), ("pread", true)] {
         let dir = scratch();
         let config = two_parts(dir.path(), &format!("READ: {read}"));
@@ -203,7 +203,7 @@ fn lent_bytes_of_a_truncated_segment_end_in_an_error() {
                 return Ok(());
             }
             let len = file.metadata().unwrap().len();
-            file.set_len(len - 1).unwrap(); // behind all that was read
+            file.set_len(len - 1).unwrap(); // behind the bytes that were read
             if gives_up { Err(Error::Sample("enough".to_owned())) } else { Ok(()) }
         });
         let error = error.unwrap_err();
@@ -212,7 +212,7 @@ fn lent_bytes_of_a_truncated_segment_end_in_an_error() {
 }
 
 #[test]
-fn a_batch_in_whose_midst_a_handle_goes_stale_is_read_once_more() {
+fn batch_is_reread_if_a_handle_becomes_stale() {
     let (dir, fs) = (scratch(), HookFs::on(Posix));
     let config = two_parts(dir.path(), "READ: pread");
     filled(&config);
@@ -231,7 +231,7 @@ fn a_batch_in_whose_midst_a_handle_goes_stale_is_read_once_more() {
 }
 
 #[test]
-fn a_batch_is_of_more_segments_than_are_held_open() {
+fn batch_may_span_more_segments_than_are_held_open() {
     let dir = scratch();
     let config = config(dir.path(), 600, "SEGMENT_SAMPLES: 2\nREAD: mmap");
     let mut generator = Generator::open(&config).unwrap();
@@ -247,13 +247,13 @@ fn a_batch_is_of_more_segments_than_are_held_open() {
         u64::from_le_bytes(*sample.parts[0].data().unwrap().first_chunk().unwrap())
     };
     assert_eq!(read, positions.iter().map(one_by_one).collect::<Vec<_>>());
-    // In a row or not, it holds few files more than a reader does.
+    // In any order, it holds only a few more files open than a reader does.
     let open = || {
         let links =
             std::fs::read_dir("/proc/self/fd").unwrap().filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok());
         links.filter(|path| path.starts_with(dir.path())).count()
     };
-    // Those that it holds, and then others, which take their places.
+    // The segments that it holds open, and then others, which replace them.
     reader.batch(&manifest, 0..256).unwrap();
     let mut most = 0;
     let order = (0..128).chain(256..384).step_by(2);
@@ -267,14 +267,14 @@ fn a_batch_is_of_more_segments_than_are_held_open() {
 }
 
 #[test]
-fn checksums_are_compared_on_the_first_touch_and_not_again() {
+fn checksums_are_compared_on_the_first_read_only() {
     let dir = scratch();
     let config = two_parts(dir.path(), "READ: pread\nVERIFY: first");
     filled(&config);
     let reader = Reader::open(&config).unwrap();
     let manifest = reader.newest().unwrap();
     reader.batch(&manifest, 0..40).unwrap();
-    // Of the first two segments, of which the first one was read.
+    // Samples of the first two segments, of which the first one was read.
     segments(&config)[..2].iter().for_each(|path| damage_all(path));
     assert!(reader.batch(&manifest, 0..40).is_ok() && reader.sample(&manifest, 3).is_ok());
     assert!(reader.batch(&manifest, 40..80).is_err() && reader.sample(&manifest, 43).is_err());
@@ -293,7 +293,7 @@ fn damage_all(path: &Path) {
 }
 
 #[test]
-fn what_a_visit_did_not_come_to_is_compared_when_it_is_read() {
+fn samples_skipped_by_a_visit_are_verified_when_read() {
     let dir = scratch();
     let config = two_parts(dir.path(), "READ: pread\nVERIFY: first");
     filled(&config);
@@ -307,7 +307,7 @@ fn what_a_visit_did_not_come_to_is_compared_when_it_is_read() {
     assert_eq!((0..40).filter(is_right).collect::<Vec<_>>(), [2, 3, 4, 5]);
 }
 
-/// The look costs more than a small sample.
+/// The check would cost more than reading a small sample.
 #[test]
 fn small_samples_inside_a_segment_make_no_calls() {
     let dir = scratch();
@@ -322,11 +322,11 @@ fn small_samples_inside_a_segment_make_no_calls() {
 }
 
 #[test]
-fn generators_without_a_place_look_for_it_at_every_sample() {
+fn generators_without_an_index_retry_at_every_sample() {
     let dir = scratch();
     let fs = Arc::new(HookFs::on(Posix));
     let config = Config { poll: Some(Duration::from_secs(60)), ..config(dir.path(), 4, "SEGMENT_SAMPLES: 4") };
-    // A manager seems to live, so generators wait for it.
+    // A manager appears to be alive, so generators leave promotion to it.
     ring::a_manager_seems_to_live(&config);
     let mut generator = Generator::open_on(fs.clone(), &config).unwrap();
     let hurry = || true;
@@ -334,19 +334,19 @@ fn generators_without_a_place_look_for_it_at_every_sample() {
         let data = n.to_le_bytes();
         generator.write(&[NamedPart::new("data", DType::U64, &[1], &data)], &Meta::new(), &hurry)
     };
-    // The second segment has no place; the third one is begun.
+    // The second segment has no index; the third one is open.
     (0..9).for_each(|n| drop(put(&mut generator, n).unwrap()));
     fs.hook(|_, _, _| Action::Pass);
     put(&mut generator, 9).unwrap();
     assert!(fs.calls() > 0);
 }
 
-/// What is finished when a batch ends early is told by the next call.
+/// When a batch ends early, the next call returns the finished ids.
 #[test]
-fn no_id_is_lost_by_a_batch_that_ends_early() {
+fn batch_that_ends_early_loses_no_id() {
     let dir = scratch();
     let config = config(dir.path(), 200, "SEGMENT_SAMPLES: 10");
-    // Who is in a batch is asked when some time has gone by.
+    // `stop` is polled only after some time.
     let fs = Arc::new(HookFs::on(Posix));
     let mut generator = Generator::open_on(fs.clone(), &config).unwrap();
     fs.hook(|_, op, _| {
@@ -365,7 +365,7 @@ fn no_id_is_lost_by_a_batch_that_ends_early() {
     assert_eq!(told.iter().collect::<BTreeSet<_>>().len() as u64, written);
 }
 
-/// A file that cannot be closed takes its samples with it: a batch of which more than the last one is lost ends there.
+/// A file that cannot be closed loses its samples: a batch ends there if it loses more than its last sample.
 #[test]
 fn batches_stop_at_samples_that_were_lost_with_their_file() {
     let dir = scratch();
@@ -387,5 +387,5 @@ fn batches_stop_at_samples_that_were_lost_with_their_file() {
     let told = generator.write_batch(&rest, 20, &never).unwrap();
     assert_eq!(told.iter().collect::<BTreeSet<_>>().len(), 40);
     generator.finish(true, &never).unwrap();
-    assert_delivered_once(&config.ring, &told, "a batch that was given again from where it ended");
+    assert_delivered_once(&config.ring, &told, "a batch that was continued where it ended");
 }

@@ -6,7 +6,7 @@ use testkit::cli::Place;
 
 const YAML: &str = "SWAP_CAP: 3\nSAMPLE: [image, label]\n";
 
-/// Two floats and a label.
+/// Writes a sample of two floats and a label.
 fn put(generator: &mut Generator, values: [f32; 2]) -> ringreel::Result<()> {
     let image = values.map(f32::to_le_bytes).concat();
     let parts = [NamedPart::new("image", DType::F32, &[2], &image), NamedPart::new("label", DType::U8, &[1], &[255])];
@@ -26,14 +26,14 @@ fn refused_samples_leave_the_ring_unchanged() {
     let batch = [NamedPart::new("image", DType::F32, &[2], &rows), NamedPart::new("label", DType::U8, &[1], &[1, 2])];
     let error = generator.write_batch(&batch, 2, &|| false).unwrap_err().to_string();
     assert!(error.contains("1 NaN and 0 infinite of 4 elements"), "{error}");
-    assert_eq!(generator.written(), 1, "nothing of a batch is written");
+    assert_eq!(generator.written(), 1, "no sample of the batch is written");
     put(&mut generator, [6.0, 7.0]).unwrap();
     generator.finish(true, &|| false).unwrap();
     assert_eq!(Reader::open(&place.config()).unwrap().newest().unwrap().summary.samples, 2);
 }
 
 #[test]
-fn warn_and_the_default_write_the_sample() {
+fn warn_mode_and_the_default_write_the_sample() {
     for key in ["", "CHECK_FINITE: warn\n", "CHECK_FINITE: off\n"] {
         let place = Place::new(&format!("{YAML}{key}"));
         let mut generator = Generator::open(&place.config()).unwrap();

@@ -1,4 +1,4 @@
-//! `COMPRESS: auto`: what pays is compressed, what does not is left as it is, and what is read is the same in any case.
+//! `COMPRESS: auto` compresses parts if it pays, leaves others unchanged, and does not change what readers get.
 
 use ringreel::fs::Posix;
 use ringreel::segment::reader::{Access, SegmentReader};
@@ -10,17 +10,17 @@ use std::time::Instant;
 use testkit::cli::{self, PATIENCE, Place};
 
 const SIDE: u64 = 48;
-/// Of the first look at a part something may have disturbed the clock; two more put that right.
+/// Something may disturb the clock at the first trial of a part; two more trials correct that.
 const MISTAKEN: u64 = 3;
 const SHAPE: [u64; 3] = [SIDE; 3];
 
-/// Blocks of the same number, as in a label map.
+/// Blocks of equal numbers, as in a label map.
 fn labels(n: u64) -> Vec<u8> {
     let label = |at: u64| (at / SIDE / SIDE / 12 + at / SIDE % SIDE / 12 + at % SIDE / 12 + n) % 40;
     (0..SIDE.pow(3)).map(|at| label(at) as u8).collect()
 }
 
-/// Bytes of which the eighth bit is all that can be saved.
+/// Bytes whose eighth bit is all that compression can save.
 fn noise(n: u64) -> Vec<u8> {
     let mut state = n << 1 | 1;
     let mut next = || {
@@ -41,10 +41,10 @@ fn number(meta: &Meta) -> u64 {
     *n as u64
 }
 
-/// By the number of the sample: its parts, and which of them are compressed.
+/// The parts of each sample, by its number, and whether each is compressed.
 type Found = BTreeMap<u64, Vec<(Vec<u8>, bool)>>;
 
-/// What all segments in `dir` hold.
+/// Returns the contents of all segments in `dir`.
 fn found(dir: &Path, parts: usize) -> Found {
     let mut found = Found::new();
     for entry in std::fs::read_dir(dir).unwrap() {
@@ -123,15 +123,15 @@ fn changing_data_soon_changes_the_decision() {
             let changed = if is_label(*n) { 250 } else { 100 };
             assert!(
                 *n < MISTAKEN || (changed..changed + 66).contains(n),
-                "sample {n} is of a kind that was seen long before"
+                "sample {n} has a kind of data that was measured long before"
             );
         }
     }
-    assert!(late[0] > 0 && late[1] > 0, "{late:?}: a look at every sample costs too much");
+    assert!(late[0] > 0 && late[1] > 0, "{late:?}: a trial at every sample costs too much");
 }
 
 #[test]
-fn short_parts_are_left_as_they_are_and_not_tried() {
+fn short_parts_are_stored_without_a_compression_trial() {
     let place = Place::new("SWAP_CAP: 5\nSAMPLE: [x]\nCOMPRESS: auto\n");
     for (elements, tried) in [("1023", false), ("1024", true)] {
         let mut command = place.command(&["generate", "-c", "config.yaml", "--samples", "5", "--shape", elements]);

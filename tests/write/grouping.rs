@@ -1,4 +1,5 @@
-//! Group commit (`SEGMENT_SAMPLES: auto`): fast generators share files, slow ones do not, and a generation ends at SWAP_CAP.
+//! Group commit (`SEGMENT_SAMPLES: auto`): fast generators group samples in files, slow ones do not, and a generation
+//! ends at SWAP_CAP.
 
 use ringreel::config::Durability;
 use ringreel::heartbeat::Heartbeat;
@@ -18,17 +19,17 @@ fn manifests(config: &Config) -> Vec<Arc<Manifest>> {
     (1..=newest).map(|n| ring.manifests.get(n).unwrap().unwrap()).collect()
 }
 
-/// Samples of each generation, and its files.
+/// The number of samples and of files in each generation.
 fn sizes(config: &Config) -> Vec<(u64, usize)> {
     manifests(config).iter().map(|manifest| (manifest.summary.samples, manifest.segments.len())).collect()
 }
 
-/// Writes `count` samples as fast as it can. Returns the ids of those that are finished.
+/// Writes `count` samples as fast as possible. Returns the ids of the finished ones.
 fn write_many(generator: &mut Generator, count: u64) -> Vec<SampleId> {
     (0..count).flat_map(|n| write(generator, n).unwrap()).collect()
 }
 
-/// `seconds` is far more than the test takes, so no segment is sealed for its age.
+/// `seconds` is much longer than the test, so no segment is sealed because of its age.
 fn auto(dir: &std::path::Path, cap: u64, seconds: &str) -> Config {
     config(dir, cap, &format!("SEGMENT_SAMPLES: auto\nSEGMENT_SECONDS: {seconds}\nKEEP: 1000\n"))
 }
@@ -40,7 +41,7 @@ fn fast_generator_fills_whole_generations_with_few_files() {
     let mut generator = Generator::open(&config).unwrap();
     let mut ids = write_many(&mut generator, 1200);
     ids.extend(generator.seal(&never).unwrap());
-    assert_eq!(ids.len(), 1200, "each id is returned");
+    assert_eq!(ids.len(), 1200, "every id must be returned");
     let summary = generator.finish(true, &never).unwrap();
     assert_eq!((summary.finished, summary.delivered), (1200, 1200));
     let sizes = sizes(&config);
@@ -52,7 +53,7 @@ fn fast_generator_fills_whole_generations_with_few_files() {
 #[test]
 fn generators_of_different_pace_fill_generations_together() {
     let dir = scratch();
-    // A segment that is too large for the rest of a generation waits two polls for others to fill it.
+    // A segment that is too large for the rest of a generation waits two polls for other segments to fill it.
     let poll = Some(Duration::from_millis(100));
     let config = Config { poll, ..auto(dir.path(), 64, "0.05") };
     let fixed = Config { poll, ..ring::config(dir.path(), 64, "KEEP: 1000\n") };
@@ -78,8 +79,8 @@ fn generators_of_different_pace_fill_generations_together() {
     let rest = Generator::open(&fixed).unwrap();
     ring::bring_in(rest.ring());
     rest.finish(true, &never).unwrap();
-    assert_delivered_once(&config.ring, &ids, "at different paces");
-    // A segment that does not fit is left to the next generation. It has an eighth of SWAP_CAP at most.
+    assert_delivered_once(&config.ring, &ids, "generators of different pace");
+    // A segment that does not fit waits for the next generation. It has at most an eighth of SWAP_CAP.
     let mut sizes = sizes(&config);
     sizes.pop();
     assert!(sizes.iter().all(|(samples, _)| (57..=64).contains(samples)), "{sizes:?}");
@@ -90,14 +91,14 @@ fn samples_of_a_stalled_generator_become_readable() {
     let dir = scratch();
     let config = auto(dir.path(), 40, "0.3");
     let mut generator = Generator::open(&config).unwrap();
-    // One segment holds up to five: its age completes it.
+    // A segment has up to five samples, so only its age completes it.
     let mut ids = write_many(&mut generator, 3);
     let ring = generator.ring().clone();
     eventually("three samples are finished", || status(&ring).unwrap().samples_waiting == 3);
-    eventually("they have their place", || status(&ring).unwrap().writing.samples == 3);
+    eventually("the samples are linked", || status(&ring).unwrap().writing.samples == 3);
     assert_eq!(generator.summary().finished, 3);
     ids.extend(write(&mut generator, 3).unwrap());
-    assert!(ids.len() >= 3, "the next call returns what the thread finished: {ids:?}");
+    assert!(ids.len() >= 3, "the next call returns the ids that the thread finished: {ids:?}");
     ids.extend(generator.seal(&never).unwrap());
     assert_eq!(ids.len(), 4);
     generator.finish(true, &never).unwrap();
@@ -115,7 +116,7 @@ fn slow_generator_seals_each_sample_at_once() {
     }
 }
 
-/// A generator that joins late makes no segment that is larger than the room that is left.
+/// A generator that joins late makes no segment larger than the remaining space.
 #[test]
 fn generator_that_joins_a_nearly_full_generation_fits_in() {
     let dir = scratch();
@@ -124,7 +125,7 @@ fn generator_that_joins_a_nearly_full_generation_fits_in() {
     (0..97).for_each(|n| drop(write(&mut first, n).unwrap()));
     let mut late = Generator::open(&config).unwrap();
     let ids = write_many(&mut late, 3);
-    assert_eq!(ids.len(), 3, "each is sealed by itself");
+    assert_eq!(ids.len(), 3, "each sample is sealed separately");
     late.finish(false, &never).unwrap();
     eventually("the generation is readable", || {
         first.flush(&never).unwrap();
@@ -135,10 +136,10 @@ fn generator_that_joins_a_nearly_full_generation_fits_in() {
     assert_eq!(sizes(&config)[0].0, 100);
 }
 
-/// A group that is too large for the room of its generation is linked after two polls, also while its owner waits for
-/// MAX_FILES. Without it the generation, which lacks two samples, would never be readable.
+/// A group that is too large for the rest of its generation is linked after two polls, also while its owner waits for
+/// MAX_FILES. Otherwise the generation, which lacks two samples, would never become readable.
 #[test]
-fn group_of_a_generator_that_waits_for_its_budget_is_placed() {
+fn group_of_a_generator_over_budget_is_linked() {
     let dir = scratch();
     let config = config(dir.path(), 64, "SEGMENT_SAMPLES: auto\nSEGMENT_SECONDS: 3600\nMAX_FILES: 55\n");
     let mut grouping = Generator::open(&config).unwrap();
@@ -148,7 +149,7 @@ fn group_of_a_generator_that_waits_for_its_budget_is_placed() {
     let ring = ring::another(&config);
     let begun = Instant::now();
     let is_readable = || ring.manifests.newest_listed().unwrap() == 1 || begun.elapsed() > PATIENCE;
-    std::thread::sleep(Duration::from_millis(20)); // it looks at the ring and the disk again
+    std::thread::sleep(Duration::from_millis(20)); // the generator polls the ring and the disk again
     let stopped = ring::write_until(&mut grouping, 12, &is_readable);
     assert!(matches!(stopped, Err(ringreel::Error::Interrupted { .. })), "{stopped:?}");
     assert_eq!(ring.manifests.newest_listed().unwrap(), 1);
@@ -168,10 +169,10 @@ fn generator_that_is_dropped_finishes_its_open_segment() {
     assert_eq!(ring::listed(&config.ring).len(), 4);
 }
 
-/// A failed sync leaves a file whose contents are unknown, and an observer that took this generator for dead may have
+/// A failed sync leaves a file with unknown contents, and an observer that considered this generator dead may have
 /// removed its file.
 #[test]
-fn discarded_samples_are_counted_and_the_generator_goes_on() {
+fn discarded_samples_are_counted_and_the_generator_continues() {
     const ENOENT: i32 = 2;
     const ENOSPC: i32 = 28;
     for (failing, errno) in [("sync", ENOSPC), ("rename", ENOENT)] {
@@ -193,11 +194,11 @@ fn discarded_samples_are_counted_and_the_generator_goes_on() {
         ids.extend(generator.flush(&never).unwrap());
         assert_eq!(ids.len(), 3);
         assert_eq!(generator.finish(true, &never).unwrap().delivered, 3);
-        assert_delivered_once(&config.ring, &ids, "beside discarded samples");
+        assert_delivered_once(&config.ring, &ids, "with discarded samples");
     }
 }
 
-/// Readers are members of the ring and take no room in it.
+/// Readers are members of the ring, but do not write into it.
 #[test]
 fn readers_do_not_make_segments_smaller() {
     let dir = scratch();

@@ -1,5 +1,5 @@
-//! A segment of large samples, whose heads are written when their parts were looked at: whatever call to its file goes
-//! wrong, the sample is given again, and the file has the bytes of one that was written in order.
+//! Segments of large samples, whose heads are written after their parts: whichever call to the file fails, the sample
+//! can be written again, and the file has the same bytes as one that was written in order.
 
 use ringreel::format::frame::MAGIC;
 use ringreel::format::{DType, Meta, PartRef, SampleRef, Schema, SegmentId, SegmentInfo, SegmentWriter, WriteOptions};
@@ -13,7 +13,7 @@ use testkit::disk::{Disk, Lie};
 use testkit::ring::{Action, EINTR, EIO, HookFs};
 
 const ENOSPC: i32 = 28;
-/// Half of the bytes from which on a thread computes the checksums of a sample.
+/// Half of the size from which a thread computes a sample's checksums.
 const HALF: usize = 1 << 22;
 
 /// The parts of one sample.
@@ -27,7 +27,7 @@ fn part(len: usize, magic: Option<usize>) -> Vec<u8> {
     data
 }
 
-/// Some that go past the buffer, some that stay in it as far as they fit, some with a magic; small ones between.
+/// Samples that exceed the buffer, fit in it, or contain magic numbers, with small ones between them.
 fn samples() -> Vec<Parts> {
     let small = vec![part(100, None); 4];
     let clean = vec![part(2 * HALF, None), part(7, None), part(5000, None), part(HALF + 3, None)];
@@ -50,7 +50,7 @@ fn given<T>(parts: &Parts, to: impl FnOnce(&SampleRef<'_>) -> T) -> T {
     to(&SampleRef { parts: &parts, meta: &Meta::new(), unix_ms: 5 })
 }
 
-/// The file's bytes when it is written in order.
+/// The bytes of the file if it is written in order.
 fn in_order(samples: &[Parts]) -> Vec<u8> {
     let mut file = Vec::new();
     let mut writer = SegmentWriter::begin(&mut file, info(), WriteOptions::default()).unwrap();
@@ -91,7 +91,7 @@ impl Scene {
     }
 }
 
-/// Writes all; what fails is done again. None: the file had to be thrown away.
+/// Writes all samples, and retries failed ones. None: the file had to be discarded.
 fn written(writer: &mut StagingWriter, samples: &[Parts]) -> Option<PathBuf> {
     for parts in samples {
         let before = (writer.samples(), writer.bytes());
@@ -127,8 +127,8 @@ fn calls(samples: &[Parts], buffer: usize) -> Vec<String> {
 }
 
 #[test]
-fn a_head_is_written_over_in_the_file_or_in_the_buffer() {
-    let samples = samples(); // after one that had to be split, the next one goes in order
+fn head_is_overwritten_in_the_file_or_in_the_buffer() {
+    let samples = samples(); // after a split sample, the next one is written in order
     for (buffer, over, cuts) in [(1000, 1, 2), (HALF, 1, 2), (4 * HALF, 0, 2), (100 * HALF, 0, 2)] {
         let calls = calls(&samples, buffer);
         let count = |op: &str| calls.iter().filter(|call| *call == op).count();
@@ -156,9 +156,9 @@ fn samples_survive_any_failing_call_with_the_same_bytes() {
                 let what = format!("a buffer of {buffer}: {fault}, {many} calls from {n} on: {call}");
                 match written(&mut writer, &samples) {
                     Some(path) => assert!(scene.read(&path) == want, "{what}: other bytes"),
-                    // What the file holds is unknown where it could not be cut, synced or closed.
+                    // The file's contents are unknown if it could not be truncated, synced or closed.
                     None => {
-                        assert!(many > 1 || ["cut", "sync", "close"].contains(&call.as_str()), "{what}: thrown away")
+                        assert!(many > 1 || ["cut", "sync", "close"].contains(&call.as_str()), "{what}: discarded")
                     }
                 }
             }

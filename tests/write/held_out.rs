@@ -1,4 +1,4 @@
-//! Samples that are held out: which they are, that they stay, and that nobody is served them for training.
+//! The validation split: which samples it has, that they are kept, and that they are never served for training.
 
 use ringreel::coordination::Claim;
 use ringreel::fs::Posix;
@@ -18,7 +18,7 @@ use testkit::ring::{Action, HookFs, config, never, scratch, write};
 
 const ENOENT: i32 = 2;
 
-/// Samples of these numbers, in a ring of four samples a generation that holds out the first six.
+/// Writes samples with these numbers into a ring with four samples per generation that holds out the first six.
 fn six_held_out(samples: std::ops::Range<u64>) -> (tempfile::TempDir, Config) {
     let dir = scratch();
     let config = config(dir.path(), 4, "VALIDATION: 6\n");
@@ -41,7 +41,7 @@ fn number(sample: &ReadSample) -> u64 {
     u64::from_le_bytes(sample.parts[0].data().unwrap()[..].try_into().unwrap())
 }
 
-/// The numbers that the samples at these positions hold.
+/// Returns the numbers of the samples at these positions.
 fn numbers(reader: &Reader, generation: u64, positions: std::ops::Range<u64>) -> Vec<u64> {
     let manifest = reader.ring().manifests.get(generation).unwrap().unwrap();
     positions.map(|position| number(&reader.sample(&manifest, position).unwrap())).collect()
@@ -55,7 +55,7 @@ fn held_out(reader: &Reader) -> Vec<u64> {
     all
 }
 
-/// The generations that have a directory.
+/// Returns the generations that have a directory.
 fn there(config: &Config) -> Vec<u64> {
     let names = fs::read_dir(&config.ring).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut there: Vec<u64> = names.filter_map(|name| name.strip_prefix("read.")?.parse().ok()).collect();
@@ -70,11 +70,11 @@ fn first_samples_are_held_out_and_never_served_for_training() {
         add(&config, 4 * (newest - 1)..4 * newest);
         let reader = Reader::open(&config).unwrap();
         assert_eq!(held_out(&reader), (0..(4 * newest).min(6)).collect::<Vec<_>>());
-        // Two generations hold them, and stay; the others go when they are older than KEEP.
+        // The two generations that contain them are kept; others are removed when they are older than KEEP.
         let kept: Vec<u64> = (1..=newest).filter(|n| *n <= 2 || *n + 1 >= newest).collect();
         assert_eq!(there(&config), kept, "of {newest}");
         let listed: Vec<u64> = reader.kept().unwrap().iter().map(|manifest| manifest.summary.generation).collect();
-        assert_eq!(listed, kept, "all that is there can be read");
+        assert_eq!(listed, kept, "every existing generation is readable");
         let served = reader.newest_filled().unwrap();
         assert_eq!(served.as_ref().map(|manifest| manifest.summary.generation), (newest > 1).then_some(newest));
         let Some(served) = served else { continue };
@@ -85,7 +85,7 @@ fn first_samples_are_held_out_and_never_served_for_training() {
 }
 
 #[test]
-fn a_reader_waits_until_there_is_something_that_is_not_held_out() {
+fn reader_waits_for_samples_that_are_not_held_out() {
     let (_dir, config) = six_held_out(0..4);
     let wait = |all: bool| {
         let mut told = Vec::new();
@@ -109,7 +109,7 @@ fn a_reader_waits_until_there_is_something_that_is_not_held_out() {
 }
 
 #[test]
-fn what_is_held_out_may_end_with_a_generation() {
+fn validation_split_may_end_with_a_generation() {
     let dir = scratch();
     let config = config(dir.path(), 4, "VALIDATION: 4\nKEEP: 0\n");
     add(&config, 0..9);
@@ -123,7 +123,7 @@ fn what_is_held_out_may_end_with_a_generation() {
 }
 
 #[test]
-fn as_long_as_all_samples_are_held_out_nothing_goes() {
+fn nothing_is_reclaimed_while_all_samples_are_held_out() {
     let dir = scratch();
     let config = config(dir.path(), 4, "VALIDATION: 21\nKEEP: 0\n");
     add(&config, 0..20);
@@ -139,7 +139,7 @@ fn as_long_as_all_samples_are_held_out_nothing_goes() {
 }
 
 #[test]
-fn validation_must_match_the_ring_or_be_left_out() {
+fn validation_key_must_match_the_ring_or_be_absent() {
     let (dir, made) = six_held_out(0..8);
     for (more, ok) in [("VALIDATION: 6\n", true), ("", true), ("VALIDATION: 5\n", false), ("VALIDATION: 0\n", false)] {
         let config = with(dir.path(), more);
@@ -156,7 +156,7 @@ fn validation_must_match_the_ring_or_be_left_out() {
             }
         }
     }
-    // Whoever reclaims takes what the ring says, too.
+    // Reclaim uses the ring's value, too.
     let (plain, reader) = (with(dir.path(), ""), Reader::open(&made).unwrap());
     add(&plain, 8..32);
     assert_eq!((there(&made), held_out(&reader)), (vec![1, 2, 7, 8], (0..6).collect()));
@@ -164,7 +164,7 @@ fn validation_must_match_the_ring_or_be_left_out() {
 }
 
 #[test]
-fn a_ring_that_holds_nothing_out_is_as_it_ever_was() {
+fn ring_without_validation_split_is_unchanged() {
     let born = |more: &str| {
         let dir = scratch();
         let config = with(dir.path(), more);
@@ -199,7 +199,7 @@ fn a_ring_that_holds_nothing_out_is_as_it_ever_was() {
 }
 
 #[test]
-fn what_is_kept_counts_for_the_budget() {
+fn held_out_samples_count_towards_the_budget() {
     let (_dir, config) = six_held_out(0..40);
     let ring = Reader::open(&config).unwrap();
     let ring = ring.ring();
@@ -212,11 +212,11 @@ fn what_is_kept_counts_for_the_budget() {
         }
     }
     assert_eq!(ring.usage().unwrap(), (bytes, files));
-    assert_eq!(ring.usage().unwrap(), (bytes, files), "and again, from what was learned");
+    assert_eq!(ring.usage().unwrap(), (bytes, files), "the second call uses cached sizes");
 }
 
 #[test]
-fn unreadable_held_out_samples_are_damaged_and_not_gone() {
+fn unreadable_held_out_samples_count_as_damaged() {
     let (_dir, config) = six_held_out(0..40);
     let reader = Reader::open(&config).unwrap();
     let (manifest, _) = reader.held_out().unwrap().remove(0);
@@ -229,10 +229,10 @@ fn unreadable_held_out_samples_are_damaged_and_not_gone() {
 }
 
 #[test]
-fn held_out_samples_that_were_lost_for_ever_are_not_waited_for() {
+fn permanently_lost_held_out_samples_are_not_awaited() {
     let (_dir, config) = six_held_out(0..12);
     let ring = Ring::find(Arc::new(Posix), &config).unwrap();
-    // A segment that holds one of them is gone, and so is the manifest that listed it.
+    // A segment with one of them is missing, and so is the manifest that listed it.
     let segment = ring.manifests.get(1).unwrap().unwrap().segments[1].file();
     fs::remove_file(ring.layout.read(1).join(segment)).unwrap();
     fs::remove_file(ring.layout.manifest(1)).unwrap();
@@ -241,7 +241,7 @@ fn held_out_samples_that_were_lost_for_ever_are_not_waited_for() {
     let (plan, life) = repair::plan_repair_watching(&ring, &|_| ()).unwrap();
     repair::apply_repair(&ring, &plan, &life).unwrap();
     let rebuilt = ring.manifests.get(1).unwrap().unwrap();
-    assert_eq!((rebuilt.summary.samples, rebuilt.summary.lost), (3, 1), "it has to be a ring with a loss");
+    assert_eq!((rebuilt.summary.samples, rebuilt.summary.lost), (3, 1), "the ring must have a loss");
     let wait = Some(Duration::from_secs(60));
     let (reader, found) = Reader::wait_for_held_out(&config, wait, &never, &mut |_| {}).unwrap();
     assert_eq!(found.iter().map(|(_, positions)| positions.end).sum::<u64>(), 5);
@@ -249,7 +249,7 @@ fn held_out_samples_that_were_lost_for_ever_are_not_waited_for() {
 }
 
 #[test]
-fn nothing_is_reclaimed_because_a_manifest_cannot_be_seen() {
+fn invisible_manifest_causes_no_reclaim() {
     for hidden in [1, 2, 3] {
         let dir = scratch();
         let config = config(dir.path(), 4, "VALIDATION: 6\nKEEP: 9\n");
@@ -262,9 +262,9 @@ fn nothing_is_reclaimed_because_a_manifest_cannot_be_seen() {
         });
         let ring = Ring::find(fs.clone(), &Config { keep: 0, ..config.clone() }).unwrap();
         ring.reclaim().unwrap();
-        // Whether the samples of generation 3 were delivered, its manifest alone can tell.
+        // Only its manifest shows whether the samples of generation 3 were delivered.
         let left = if hidden == 3 { &[1, 2, 3, 5][..] } else { &[1, 2, 5] };
-        assert_eq!(there(&config), left, "the manifest of {hidden} could not be seen");
+        assert_eq!(there(&config), left, "the manifest of {hidden} was invisible");
         let found = ring.held_out_samples();
         assert_eq!(found.is_ok(), hidden == 3, "{found:?}");
         assert!(hidden == 3 || found.unwrap_err().is_retryable());
@@ -277,7 +277,7 @@ fn nothing_is_reclaimed_because_a_manifest_cannot_be_seen() {
 }
 
 #[test]
-fn the_command_reads_and_tells_what_is_held_out() {
+fn command_reads_and_reports_held_out_samples() {
     let (dir, config) = six_held_out(0..20);
     let yaml = format!("RING: {}\n{}", config.ring.display(), coordination::lines(dir.path()));
     fs::write(dir.path().join("config.yaml"), yaml).unwrap();
@@ -301,7 +301,7 @@ fn the_command_reads_and_tells_what_is_held_out() {
     assert_eq!(both, [true; 2], "{text}");
 }
 
-/// Flips a bit in the middle of a segment, which is in its sample.
+/// Flips a bit in the middle of a segment, inside its sample.
 fn damage(path: &Path) {
     let mut bytes = fs::read(path).unwrap();
     let at = bytes.len() / 2;
@@ -310,7 +310,7 @@ fn damage(path: &Path) {
 }
 
 #[test]
-fn a_damaged_held_out_sample_is_counted_and_named() {
+fn damaged_held_out_sample_is_counted_and_named() {
     let (dir, config) = six_held_out(0..20);
     let yaml = format!("RING: {}\n{}", config.ring.display(), coordination::lines(dir.path()));
     fs::write(dir.path().join("config.yaml"), yaml).unwrap();
@@ -327,13 +327,13 @@ fn a_damaged_held_out_sample_is_counted_and_named() {
     assert_eq!(run(&["repair", "--apply"]).0, Some(1));
     let (code, text) = run(&["verify", config.ring.to_str().unwrap()]);
     assert!(code == Some(1) && text.contains("000001.rec"), "{text}");
-    // A reader finds it, and tells `status` so.
+    // A reader finds the damage, and `status` shows it.
     let reader = Reader::open(&config).unwrap();
     let (manifest, positions) = reader.held_out().unwrap().remove(0);
     assert_eq!(positions.filter(|position| reader.sample(&manifest, *position).is_err()).collect::<Vec<_>>(), [1]);
     let (_, text) = run(&["status"]);
     assert!(text.contains("held out   5 of 6 samples are there, 1 damaged"), "{text}");
-    // The file comes back from a copy.
+    // The file is restored from a copy.
     fs::write(&path, whole).unwrap();
     let (_, text) = run(&["status"]);
     assert!(text.contains("held out   6 of 6 samples are there\n"), "{text}");
@@ -344,7 +344,7 @@ fn a_damaged_held_out_sample_is_counted_and_named() {
 fn manifests_of_held_out_samples_are_never_pruned() {
     let dir = scratch();
     let config = config(dir.path(), 2, "VALIDATION: 7\nSEGMENT_SAMPLES: 2\n");
-    // Begun while held-out samples are written, finished when the manifests of that time are pruned.
+    // A segment that is begun while held-out samples are written, and finished when those manifests are pruned.
     let mut slow = Generator::open(&config).unwrap();
     assert!(write(&mut slow, 100).unwrap().is_empty());
     add(&config, 0..10);
@@ -360,7 +360,7 @@ fn manifests_of_held_out_samples_are_never_pruned() {
     numbers.sort_unstable();
     assert_eq!(numbers[..5], [0, 1, 2, 3, 4]);
     let oldest = numbers[5];
-    assert!(oldest > 200, "the next ones are pruned: {oldest}");
+    assert!(oldest > 200, "later manifests are pruned: {oldest}");
     assert_eq!(numbers[5..], (oldest..=newest).collect::<Vec<_>>()[..]);
     let reader = Reader::open(&config).unwrap();
     assert_eq!(held_out(&reader), [0, 1, 2, 3, 4, 5, 6]);
@@ -369,6 +369,6 @@ fn manifests_of_held_out_samples_are_never_pruned() {
     slow.finish(true, &|| false).unwrap();
     let listing: Vec<u64> = ring.manifests.numbers().unwrap();
     let lists = |n: &u64| ring.manifests.get(*n).unwrap().unwrap().lists(finished[0].segment);
-    assert_eq!(listing.iter().filter(|n| lists(n)).count(), 1, "sealed late, delivered once");
+    assert_eq!(listing.iter().filter(|n| lists(n)).count(), 1, "a late segment is delivered once");
     assert_eq!(fs::read_dir(config.ring.join("quarantine")).unwrap().count(), 0);
 }

@@ -1,5 +1,5 @@
-//! Generators that disagree on a part's dtype or shape: the one that starts later is warned or
-//! refused, and the error of a reader that stacks their samples names the samples and the owners.
+//! Generators that disagree on a part's dtype or shape: the later one is warned or refused, and the error of a reader
+//! that stacks their samples names samples and owners.
 
 use ringreel::format::{DType, Meta};
 use ringreel::{Config, Error, Generator, NamedPart, Reader, SampleId};
@@ -24,7 +24,7 @@ fn ring(more: &str) -> (tempfile::TempDir, Config, String) {
 }
 
 #[test]
-fn a_generator_of_another_schema_is_warned_once() {
+fn generator_with_another_schema_is_warned_once() {
     for (dtype, shape) in [(DType::F64, &[3][..]), (DType::F32, &[4]), (DType::F32, &[3, 1])] {
         let (_dir, config, owner) = ring("");
         let mut generator = Generator::open(&config).unwrap();
@@ -40,7 +40,7 @@ fn a_generator_of_another_schema_is_warned_once() {
 }
 
 #[test]
-fn a_generator_of_the_same_schema_is_not_warned() {
+fn generator_with_the_same_schema_is_not_warned() {
     let (_dir, config, _) = ring("");
     let mut generator = Generator::open(&config).unwrap();
     let ((), said) = warnings(|| (0..2).for_each(|_| drop(put(&mut generator, DType::F32, &[3]).unwrap())));
@@ -48,7 +48,7 @@ fn a_generator_of_the_same_schema_is_not_warned() {
 }
 
 #[test]
-fn bytes_of_any_length_are_one_schema() {
+fn byte_strings_of_any_length_have_one_schema() {
     let dir = scratch();
     let config = config(dir.path(), 2, "STRICT_SCHEMA: true");
     for len in [1, 2, 3] {
@@ -67,10 +67,10 @@ fn strict_schema_refuses_another_dtype_or_shape() {
             "{error}"
         );
     }
-    assert_eq!(put(&mut generator, DType::F32, &[3]).unwrap().len(), 1, "a sample that fits is taken");
+    assert_eq!(put(&mut generator, DType::F32, &[3]).unwrap().len(), 1, "a matching sample is accepted");
 }
 
-/// No generation is readable yet: the one that fills tells.
+/// No generation is readable yet, so the schema is that of the generation that fills.
 #[test]
 fn strict_schema_holds_in_a_ring_that_fills() {
     let dir = scratch();
@@ -81,7 +81,7 @@ fn strict_schema_holds_in_a_ring_that_fills() {
 }
 
 #[test]
-fn a_stack_error_names_both_samples_and_owners() {
+fn stack_error_names_both_samples_and_owners() {
     let dir = scratch();
     let config = config(dir.path(), 2, "");
     let mut generators = [0, 1].map(|_| Generator::open(&config).unwrap());

@@ -1,4 +1,4 @@
-//! The ring's steps under lost replies, late calls, crashes and rivals, at every call to the filesystem.
+//! The ring's steps under lost replies, late calls, crashes and concurrent processes, at every call to the filesystem.
 
 use ringreel::config::IndexPlace;
 use ringreel::layout::segment_name;
@@ -20,7 +20,7 @@ use testkit::ring::{
 const CAP: u64 = 4;
 const SAMPLES: u64 = 10;
 
-/// A generator on a filesystem with a hook, writing ten samples into a ring of four; returns what it called finished.
+/// A generator on a filesystem with a hook writes ten samples into a ring of four; returns the finished ids.
 fn generate(fs: &Arc<HookFs>, config: &Config) -> Vec<SampleId> {
     let mut finished = Vec::new();
     let Ok(mut generator) = Generator::open_on(fs.clone(), config) else { return finished };
@@ -35,7 +35,7 @@ fn generate(fs: &Arc<HookFs>, config: &Config) -> Vec<SampleId> {
     finished
 }
 
-/// How many calls an undisturbed run makes.
+/// Counts the calls of an undisturbed run.
 fn calls_of_a_run() -> usize {
     let dir = scratch();
     let fs = Arc::new(HookFs::default());
@@ -45,7 +45,7 @@ fn calls_of_a_run() -> usize {
     fs.calls()
 }
 
-/// From call `at` on, nothing is done any more; call `at` itself is done when `happened`.
+/// From call `at` on, no call has an effect; call `at` itself has one if `happened`.
 fn dies_at(fs: &HookFs, at: usize, happened: bool) {
     fs.hook(move |n, _, _| match n {
         n if n < at => Action::Pass,
@@ -55,14 +55,14 @@ fn dies_at(fs: &HookFs, at: usize, happened: bool) {
 }
 
 #[test]
-fn a_lost_reply_of_any_change_loses_and_doubles_nothing() {
+fn lost_reply_of_any_change_loses_or_duplicates_no_sample() {
     let calls = calls_of_a_run();
     let mut lost_replies = 0;
     for at in 0..calls + 20 {
         let dir = scratch();
         let fs = Arc::new(HookFs::default());
         let config = config(dir.path(), CAP, "");
-        another(&config); // the ring is there: its birth has a test of its own
+        another(&config); // creates the ring, which has a separate test
         let hit = Arc::new(AtomicBool::new(false));
         let seen = hit.clone();
         fs.hook(move |n, op, _| {
@@ -81,7 +81,7 @@ fn a_lost_reply_of_any_change_loses_and_doubles_nothing() {
 }
 
 #[test]
-fn a_call_that_fails_once_loses_and_doubles_nothing() {
+fn single_failing_call_loses_or_duplicates_no_sample() {
     let calls = calls_of_a_run();
     for errno in [EIO, ESTALE] {
         for at in 0..calls {
@@ -98,7 +98,7 @@ fn a_call_that_fails_once_loses_and_doubles_nothing() {
 }
 
 #[test]
-fn writes_that_cannot_be_undone_spoil_no_finished_sample() {
+fn irreversible_writes_damage_no_finished_sample() {
     for more in ["", "SEGMENT_SAMPLES: 3\nDURABILITY: node"] {
         for at in 0..40 {
             let dir = scratch();
@@ -121,7 +121,7 @@ fn writes_that_cannot_be_undone_spoil_no_finished_sample() {
 }
 
 #[test]
-fn a_generator_that_dies_at_any_call_loses_no_finished_sample() {
+fn generator_death_at_any_call_loses_no_finished_sample() {
     let calls = calls_of_a_run();
     for happened in [false, true] {
         for at in 0..calls {
@@ -131,12 +131,12 @@ fn a_generator_that_dies_at_any_call_loses_no_finished_sample() {
             dies_at(&fs, at, happened);
             let finished = generate(&fs, &config);
             bring_in(&another(&config));
-            assert_delivered_once(&config.ring, &finished, &format!("death at call {at}, which happened: {happened}"));
+            assert_delivered_once(&config.ring, &finished, &format!("crash at call {at}, with effect: {happened}"));
         }
     }
 }
 
-/// What a rival does in between.
+/// Runs `rival` at every call of a generator, and checks the results.
 fn interrupted_by(rival: impl Fn(&Arc<Ring>, &Config) + Send + Sync + 'static) {
     let rival = Arc::new(rival);
     for at in 0..calls_of_a_run() {
@@ -158,20 +158,20 @@ fn interrupted_by(rival: impl Fn(&Arc<Ring>, &Config) + Send + Sync + 'static) {
         });
         let finished = generate(&fs, &config);
         for (bytes, path) in published.lock().unwrap().iter() {
-            assert_eq!(&std::fs::read(path).unwrap(), bytes, "a manifest was changed after a rival at call {at}");
+            assert_eq!(&std::fs::read(path).unwrap(), bytes, "a manifest was changed, rival at call {at}");
         }
         assert_eq!(finished.len() as u64, SAMPLES);
         let ring = another(&config);
         bring_in(&ring);
         assert_delivered_once(&config.ring, &finished, &format!("a rival at call {at}"));
         for n in 1..=ring.manifests.newest().unwrap() {
-            assert!(ring.layout.read(n).exists(), "a rival at call {at}: generation {n} is kept, and gone");
+            assert!(ring.layout.read(n).exists(), "a rival at call {at}: kept generation {n} is gone");
         }
     }
 }
 
 #[test]
-fn at_every_call_a_rival_may_promote_what_is_there() {
+fn concurrent_promotion_is_harmless_at_every_call() {
     interrupted_by(|ring, _| {
         ring.promote(PromoteWhen::NotEmpty).unwrap();
         ring.reclaim().unwrap();
@@ -179,7 +179,7 @@ fn at_every_call_a_rival_may_promote_what_is_there() {
 }
 
 #[test]
-fn rivals_may_adopt_and_promote_twice_at_every_call() {
+fn concurrent_adoption_and_promotion_are_harmless() {
     interrupted_by(|ring, _| {
         let mut watch = FailureDetector::new(Duration::ZERO);
         for _ in 0..2 {
@@ -191,7 +191,7 @@ fn rivals_may_adopt_and_promote_twice_at_every_call() {
 }
 
 #[test]
-fn rivals_may_promote_at_every_call_and_kept_files_stay() {
+fn concurrent_promotion_keeps_the_files_of_kept_generations() {
     interrupted_by(|ring, config| {
         let mut generator = Generator::on_ring(ring.clone(), config);
         for n in 0..CAP * 3 {
@@ -199,12 +199,12 @@ fn rivals_may_promote_at_every_call_and_kept_files_stay() {
         }
         generator.finish(true, &never).unwrap();
         for n in 1..=ring.manifests.newest().unwrap() {
-            assert!(ring.layout.read(n).exists(), "generation {n} is kept, and gone");
+            assert!(ring.layout.read(n).exists(), "kept generation {n} is gone");
         }
     });
 }
 
-/// The path that a client uses which still knows `write.<n>` as the directory that is `read.<n>` by now.
+/// The path that a client uses which still knows `write.<n>` as the directory that is `read.<n>` now.
 fn by_the_old_name(path: &Path) -> Option<PathBuf> {
     let dir = path.parent()?;
     let number = dir.file_name()?.to_str()?.strip_prefix("write.")?;
@@ -212,7 +212,7 @@ fn by_the_old_name(path: &Path) -> Option<PathBuf> {
 }
 
 #[test]
-fn commits_into_a_promoted_directory_are_made_again() {
+fn commits_into_a_promoted_directory_are_repeated() {
     let dir = scratch();
     let fs = Arc::new(HookFs::default());
     let config = config(dir.path(), CAP, "KEEP: 100");
@@ -235,7 +235,7 @@ fn commits_into_a_promoted_directory_are_made_again() {
         finished.extend(write(&mut generator, n).unwrap());
     }
     let landed = late.lock().unwrap().pop().unwrap();
-    assert!(landed.exists(), "the late link is there, and nobody looks at it: {}", landed.display());
+    assert!(landed.exists(), "the late link is missing: {}", landed.display());
     generator.finish(true, &never).unwrap();
     assert_delivered_once(&config.ring, &finished, "a late link");
     let listed = listed(&config.ring);
@@ -243,7 +243,7 @@ fn commits_into_a_promoted_directory_are_made_again() {
 }
 
 #[test]
-fn a_manager_that_cannot_read_its_own_lease_once_keeps_it() {
+fn manager_keeps_its_lease_after_one_failed_read() {
     let dir = scratch();
     let yaml = "DBNAME: t\nINDEX: files\nSWAP_CAP: 4\nSAMPLE: [data]\nPOLL_SECONDS: 0.001\nLEASE_SECONDS: 0.2\n";
     let config = Config::parse(yaml, "test", dir.path(), true).unwrap();
@@ -269,23 +269,23 @@ fn a_manager_that_cannot_read_its_own_lease_once_keeps_it() {
     for n in 0..CAP - 1 {
         write(&mut generator, n).unwrap();
     }
-    // Its beats go on, so that nobody else takes over; it is to promote, then.
+    // Heartbeats continue, so that no other process takes over; then it must promote.
     let lease = manager.ring().coordination.lease("manager").unwrap().unwrap();
     assert_eq!(lease.holder, manager.ring().me);
     let promoting = std::thread::spawn(move || turns(&mut manager));
     write(&mut generator, CAP).unwrap();
-    assert_eq!(promoting.join().unwrap(), 1, "it stands by behind itself");
+    assert_eq!(promoting.join().unwrap(), 1, "the manager waits for its own lease");
 }
 
 #[test]
-fn index_removed_while_it_is_remade_ends_no_process() {
+fn index_removed_during_its_recreation_ends_no_process() {
     const ENOENT: i32 = 2;
     let dir = scratch();
     let config = config(dir.path(), CAP, "");
     let fs = Arc::new(HookFs::default());
     let ring = Ring::find_or_make(fs.clone(), &config).unwrap();
     let times = AtomicUsize::new(0);
-    // Its directories come, and are gone again before a name is made in them.
+    // The index's directories are created, and removed again before a name is created in them.
     let gone = move |op: &str, path: &Path| {
         op == "link"
             && path.ancestors().any(|above| above.ends_with("index"))
@@ -310,13 +310,13 @@ fn unnamed_segments_get_their_name_before_the_next_sample() {
     let stopped = generator.write(&parts, &meta, &|| tried.swap(true, Ordering::SeqCst));
     assert!(matches!(stopped, Err(ringreel::Error::Interrupted { .. })), "{stopped:?}");
     fs.unhook();
-    // The three that were whole on the disk; the fourth begins a new one.
+    // The three samples were complete on the disk; the fourth begins a new segment.
     let mut finished = write(&mut generator, 3).unwrap();
     assert_eq!(finished.len(), 3);
     finished.extend(generator.seal(&never).unwrap());
     generator.finish(true, &never).unwrap();
     assert_eq!(finished.len(), 4);
-    assert_delivered_once(&config.ring, &finished, "a name that came late");
+    assert_delivered_once(&config.ring, &finished, "a late name");
 }
 
 #[test]
@@ -331,7 +331,7 @@ fn generations_do_not_wait_for_numbers_of_dead_generators() {
     let mut generator = Generator::open(&config).unwrap();
     let finished: Vec<_> = (0..CAP).flat_map(|n| write(&mut generator, n).unwrap()).collect();
     assert!(generator.ring().promote(PromoteWhen::Full).unwrap().done().is_some());
-    assert_delivered_once(&config.ring, &finished, "holes in the numbers");
+    assert_delivered_once(&config.ring, &finished, "gaps between the indices");
 }
 
 #[test]
@@ -344,11 +344,11 @@ fn generations_closed_by_a_dead_process_still_fill() {
     finished.extend(generator.flush(&never).unwrap());
     assert!(generator.ring().manifests.newest().unwrap() >= 2);
     generator.finish(true, &never).unwrap();
-    assert_delivered_once(&config.ring, &finished, "closed, and its closer gone");
+    assert_delivered_once(&config.ring, &finished, "closed by a dead process");
 }
 
 #[test]
-fn a_dead_generators_large_segment_is_adopted_beside_small_ones() {
+fn large_segment_of_a_dead_generator_is_adopted() {
     let dir = scratch();
     let small = config(dir.path(), CAP, "");
     let large = config(dir.path(), CAP, "SEGMENT_SAMPLES: 3");
@@ -372,7 +372,7 @@ fn a_dead_generators_large_segment_is_adopted_beside_small_ones() {
 }
 
 #[test]
-fn on_a_full_disk_the_living_still_give_signs_of_life() {
+fn heartbeats_continue_on_a_full_disk() {
     const ENOSPC: i32 = 28;
     let dir = scratch();
     let config = config(dir.path(), CAP, "");
@@ -415,7 +415,7 @@ fn half_done_promotions_are_finished_by_the_next_process() {
 }
 
 #[test]
-fn a_ring_is_born_once_whatever_call_its_maker_dies_at() {
+fn ring_creation_survives_a_crash_at_any_call() {
     for happened in [false, true] {
         for at in 0.. {
             let dir = scratch();
@@ -424,8 +424,8 @@ fn a_ring_is_born_once_whatever_call_its_maker_dies_at() {
             dies_at(&fs, at, happened);
             let born = Ring::find_or_make(fs.clone(), &config).is_ok();
             let ring = another(&config);
-            assert_eq!(ring.manifests.newest().unwrap(), 0, "death at call {at}");
-            assert!(config.ring.join("write.1").exists(), "death at call {at}");
+            assert_eq!(ring.manifests.newest().unwrap(), 0, "crash at call {at}");
+            assert!(config.ring.join("write.1").exists(), "crash at call {at}");
             if born {
                 break;
             }
@@ -434,16 +434,16 @@ fn a_ring_is_born_once_whatever_call_its_maker_dies_at() {
 }
 
 #[test]
-fn full_generations_are_readable_at_once_without_a_manager() {
+fn full_generation_is_readable_at_once_without_a_manager() {
     let dir = scratch();
     let config = config(dir.path(), CAP, "");
     let mut generator = Generator::open(&config).unwrap();
     let finished: Vec<_> = (0..CAP).flat_map(|n| write(&mut generator, n).unwrap()).collect();
-    assert_delivered_once(&config.ring, &finished, "filled, and nothing written after it");
+    assert_delivered_once(&config.ring, &finished, "filled without a later sample");
 }
 
 #[test]
-fn a_segment_that_was_linked_again_is_listed_once() {
+fn segment_that_was_linked_again_is_listed_once() {
     let dir = scratch();
     let config = config(dir.path(), CAP, "KEEP: 100");
     let mut generator = Generator::open(&config).unwrap();
@@ -451,15 +451,15 @@ fn a_segment_that_was_linked_again_is_listed_once() {
     let mut finished = write(&mut generator, 0).unwrap();
     ring.promote(PromoteWhen::NotEmpty).unwrap().done().unwrap();
     finished.extend(write(&mut generator, 1).unwrap());
-    // Into generation 2: what generation 1 lists, once more; and what is there already, twice more.
+    // Into generation 2: segments of generation 1 once more, and its own segments twice more.
     let listed_before = ring.layout.read(1).join(segment_name(0, 1));
     let there = ring.layout.write(2).join(ring.fs.list(&ring.layout.write(2)).unwrap().remove(0));
     std::fs::hard_link(listed_before, ring.layout.write(2).join(segment_name(97, 1))).unwrap();
     std::fs::hard_link(&there, ring.layout.write(2).join(segment_name(98, 1))).unwrap();
     std::fs::hard_link(&there, ring.layout.write(2).join(segment_name(99, 1))).unwrap();
-    assert_eq!(ring.count_samples(2).unwrap(), 1, "only what would be listed counts as fill");
+    assert_eq!(ring.count_samples(2).unwrap(), 1, "only segments that would be listed count");
     ring.promote(PromoteWhen::NotEmpty).unwrap().done().unwrap();
-    assert_delivered_once(&config.ring, &finished, "links made again");
+    assert_delivered_once(&config.ring, &finished, "repeated links");
     assert_eq!(ring.fs.list(&ring.layout.read(2)).unwrap().len(), 1, "the other links are removed");
 }
 
@@ -480,14 +480,14 @@ fn invisible_manifests_do_not_count_as_empty() {
 }
 
 #[test]
-fn litter_of_late_calls_is_removed_and_nothing_else() {
+fn only_litter_of_late_calls_is_removed() {
     let dir = scratch();
     let config = config(dir.path(), CAP, "");
     let mut generator = Generator::open(&config).unwrap();
     let finished: Vec<_> = (0..CAP * 3 + 1).flat_map(|n| write(&mut generator, n).unwrap()).collect();
     let ring = generator.ring().clone();
     let newest = ring.manifests.newest().unwrap();
-    // A directory that seems to come from the future may be one that our view is too old for: it stays.
+    // A directory from an apparent future may be newer than a stale view of the manifests, so it stays.
     let future = ring.layout.read(newest + 5);
     for litter in [ring.layout.write(1), ring.layout.write(newest), ring.layout.read(0), future.clone()] {
         std::fs::create_dir(&litter).unwrap();
@@ -508,16 +508,16 @@ fn litter_of_late_calls_is_removed_and_nothing_else() {
     assert_delivered_once(&config.ring, &finished, "litter");
 }
 
-/// Who was stopped for long finds his unfinished file removed: the sample in hand goes into another one.
+/// A generator that was stopped for long finds its unfinished file removed, and writes its current sample to a new one.
 #[test]
-fn a_generator_whose_unfinished_file_was_swept_away_writes_on() {
+fn generator_continues_after_its_unfinished_file_is_removed() {
     let dir = scratch();
     let config = config(dir.path(), CAP, "SEGMENT_SAMPLES: 2");
     let mut generator = Generator::open(&config).unwrap();
     assert!(write(&mut generator, 0).unwrap().is_empty());
     let staging = generator.ring().layout.staging_of(&generator.ring().me);
     std::fs::remove_dir_all(staging).unwrap();
-    assert!(write(&mut generator, 1).unwrap().is_empty(), "it is in a new file");
+    assert!(write(&mut generator, 1).unwrap().is_empty(), "the sample is in a new file");
     let finished = write(&mut generator, 2).unwrap();
     assert_eq!(finished.len(), 2);
     generator.finish(true, &never).unwrap();
@@ -525,9 +525,9 @@ fn a_generator_whose_unfinished_file_was_swept_away_writes_on() {
 }
 
 #[test]
-fn a_managers_lease_that_was_cut_off_is_taken_over() {
+fn truncated_manager_lease_is_taken_over() {
     let dir = scratch();
-    // A server's lease is never half written.
+    // A lease on a server is never partially written.
     let index = IndexPlace::Files;
     let config = Config { lease: Duration::from_millis(50), index, ..config(dir.path(), CAP, "") };
     let ring = another(&config);

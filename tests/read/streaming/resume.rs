@@ -1,4 +1,4 @@
-//! Going on from a state: in another process, with the same number of workers or another one.
+//! Resuming from a state, in another process, with the same or another number of workers.
 
 use ringreel::read::checkpoint::State;
 use ringreel::read::shard::{Equal, Share};
@@ -6,7 +6,7 @@ use ringreel::{Error, Ring, Stream, StreamOptions};
 use std::collections::BTreeMap;
 use testkit::stream::{Dice, Got, MODES, World, decide, drain, next, one, take, worker};
 
-/// Samples in the generations, from 1 on.
+/// Samples in each generation, from generation 1 on.
 const SIZES: [u64; 4] = [7, 1, 30, 53];
 
 fn place() -> World {
@@ -19,7 +19,7 @@ fn place() -> World {
     place
 }
 
-/// A run of three epochs, whose generations are drawn by lot.
+/// Options of a run of three epochs, over random generations.
 fn any_run(dice: &mut Dice, ring: &Ring, name: &str, workers: u64) -> StreamOptions {
     let generations: Vec<u64> = (0..3).map(|_| 1 + dice.below(SIZES.len() as u64)).collect();
     decide(ring, name, &generations, workers);
@@ -39,7 +39,7 @@ fn of(options: &StreamOptions, rank: u64, world: u64) -> StreamOptions {
     StreamOptions { share: Share::new(rank, world).unwrap(), ..options.clone() }
 }
 
-/// Through JSON, as it is saved.
+/// The state after a round trip through JSON, as a caller saves it.
 fn saved(stream: &Stream) -> State {
     let state = stream.state();
     let again: State = serde_json::from_str(&serde_json::to_string(&state).unwrap()).unwrap();
@@ -57,7 +57,7 @@ fn resumed_streams_continue_exactly_after_the_state() {
         let options = any_run(&mut dice, &ring, &format!("run-{case}"), world);
         let options = of(&options, dice.below(world), world);
         let all = drain(&mut place.stream(options.clone()));
-        // The end of an epoch, or anywhere.
+        // The end of an epoch, or any other position.
         let ends: Vec<usize> =
             (1..all.len()).filter(|n| all[*n].epoch != all[n - 1].epoch).chain([all.len()]).collect();
         let cut = if dice.yes() { dice.one_of(&ends) } else { dice.below(all.len() as u64 + 1) as usize };
@@ -66,22 +66,22 @@ fn resumed_streams_continue_exactly_after_the_state() {
         assert_eq!(take(&mut stream, cut), all[..cut]);
         let state = saved(&stream);
         if dice.yes() {
-            drop(stream); // else it lives on
+            drop(stream); // ends the stream
         }
         let prefetch_bytes = dice.one_of(&[0, 1, 1 << 20]);
         let mut stream = place.stream(StreamOptions { prefetch_bytes, ..options.clone() });
         if dice.yes() {
-            take(&mut stream, dice.below(9) as usize); // somewhere else meanwhile
+            take(&mut stream, dice.below(9) as usize); // moves the stream to another position
         }
         stream.load(&state).unwrap();
-        assert_eq!(stream.state(), state, "a state of a state");
+        assert_eq!(stream.state(), state, "saving a resumed state changes it");
         assert_eq!(drain(&mut stream), all[cut..], "case {case}: {cut} of {}, {options:?}", all.len());
         assert_eq!(stream.epochs(), 3, "case {case}");
     }
     assert!(at_ends > 50, "{at_ends}");
 }
 
-/// How often each position of one epoch came.
+/// Counts how often each position of one epoch was read.
 fn counted(got: &[Got], epoch: u64) -> BTreeMap<u64, u32> {
     let mut counts = BTreeMap::new();
     for got in got.iter().filter(|got| got.epoch == epoch && !got.is_padding) {
@@ -90,8 +90,8 @@ fn counted(got: &[Got], epoch: u64) -> BTreeMap<u64, u32> {
     counts
 }
 
-/// All workers of a world of so many, from these states on, or from the beginning: so many steps of each at most, all in
-/// the first epoch; what they gave, and their states.
+/// Runs `world` workers from these states, or from the beginning, for a number of steps within the first epoch. Returns
+/// what they read, and their states.
 fn go(
     place: &World,
     options: &StreamOptions,
@@ -123,7 +123,7 @@ fn load(stream: &mut Stream, states: &[State]) {
     }
 }
 
-/// What each of `world` workers gets up to the end.
+/// Returns what each of `world` workers reads up to the end.
 fn finish(place: &World, options: &StreamOptions, states: &[State], world: u64) -> Vec<Got> {
     let rank = |rank| {
         let mut stream = place.stream(of(options, rank, world));
@@ -133,7 +133,7 @@ fn finish(place: &World, options: &StreamOptions, states: &[State], world: u64) 
     (0..world).flat_map(rank).collect()
 }
 
-/// `spare`: so many samples at most are left out or come twice, where that is the way to equal steps.
+/// Checks one epoch. `spare`: how many samples equal steps may omit or repeat at most.
 fn is_complete(got: &[Got], epoch: u64, samples: u64, equal: Equal, spare: u64, what: &str) {
     let counts = counted(got, epoch);
     let (once, total) = (counts.values().all(|count| *count == 1), counts.values().map(|n| u64::from(*n)).sum::<u64>());
@@ -146,7 +146,7 @@ fn is_complete(got: &[Got], epoch: u64, samples: u64, equal: Equal, spare: u64, 
 }
 
 #[test]
-fn other_numbers_of_workers_share_the_rest_once() {
+fn states_resume_with_another_number_of_workers() {
     let place = place();
     let (ring, mut dice) = (place.ring(), Dice(2));
     for case in 0..200 {
@@ -165,7 +165,7 @@ fn other_numbers_of_workers_share_the_rest_once() {
         let what = format!("case {case}: {worlds:?}, even {even}, {} samples, {options:?}", size(0));
         let (mut got, mut states) = go(&place, &options, size(0), &[], worlds[0], &steps(&mut dice, worlds[0]));
         if even && worlds[0] != worlds[1] && worlds[0] != worlds[2] {
-            states.truncate(1); // that of one is enough
+            states.truncate(1); // one worker's state suffices
         }
         if dice.yes() {
             let (more, then) = go(&place, &options, size(0), &states, worlds[1], &steps(&mut dice, worlds[1]));
@@ -183,12 +183,12 @@ fn other_numbers_of_workers_share_the_rest_once() {
 }
 
 #[test]
-fn states_at_an_epoch_boundary_belong_together() {
+fn states_at_an_epoch_boundary_can_be_combined() {
     let place = place();
     let ring = place.ring();
     decide(&ring, "r", &[1, 3, 3], 2);
     let options = StreamOptions { run: Some("r".into()), equal: Equal::Drop, epochs: Some(3), ..worker(0, 1) };
-    // Three steps of 7 samples for each; the first one has asked for more, and there was nothing yet.
+    // Three steps of each worker read all 7 samples; the first worker has requested more, which did not exist yet.
     let (got, states) = go(&place, &options, 7, &[], 2, &[3, 3]);
     let mut first = place.stream(of(&options, 0, 2));
     first.load(&states[0]).unwrap();
@@ -201,7 +201,7 @@ fn states_at_an_epoch_boundary_belong_together() {
         is_complete(&all, 0, 7, Equal::Drop, 2, "the first epoch");
         is_complete(&all, 1, 30, Equal::Drop, 2, "the second epoch");
     }
-    // One step into the second epoch, while the other one is at the end of the first: that is known.
+    // A state within the second epoch, and another at the end of the first, can be combined.
     let ahead = {
         one(&mut first);
         saved(&first)
@@ -210,8 +210,8 @@ fn states_at_an_epoch_boundary_belong_together() {
     let merged = State::merge(&[ahead.clone(), states[1].clone()]).unwrap();
     let rest = finish(&place, &options, &[merged], 3);
     let given = rest.iter().filter(|got| got.epoch == 1).count();
-    assert_eq!((given, rest.iter().filter(|got| got.epoch == 0).count()), (27, 0), "29 are left for three");
-    // In the midst of the first: one state cannot hold both.
+    assert_eq!((given, rest.iter().filter(|got| got.epoch == 0).count()), (27, 0), "29 are left");
+    // Not within the first epoch, because one state cannot contain both positions.
     let (_, earlier) = go(&place, &options, 7, &[], 2, &[1]);
     let error = State::merge(&[ahead, earlier[1].clone()]).unwrap_err();
     assert!(error.to_string().contains("epoch"), "{error}");
@@ -222,7 +222,7 @@ fn beyond_of(state: &State) -> State {
 }
 
 #[test]
-fn foreign_states_are_refused_and_the_difference_is_named() {
+fn foreign_states_are_refused_and_the_mismatch_is_named() {
     let place = place();
     let other = World::new(
         "SWAP_CAP: 60
@@ -237,7 +237,7 @@ fn foreign_states_are_refused_and_the_difference_is_named() {
         let mut stream = place.stream(options);
         let error = stream.load(state).unwrap_err();
         assert!(matches!(error, Error::Sample(_)) && error.to_string().contains(what), "{what}: {error}");
-        assert!(next(&mut stream).unwrap().is_some(), "the stream itself is as it was");
+        assert!(next(&mut stream).unwrap().is_some(), "the refused state changed the stream");
     };
     let with = |change: fn(&mut StreamOptions)| {
         let mut options = options.clone();
@@ -290,7 +290,7 @@ fn states_before_the_first_and_after_the_last_sample_resume() {
     let mut ended = place.stream(options.clone());
     ended.load(&saved(&stream)).unwrap();
     assert_eq!(next(&mut ended).unwrap(), None);
-    // With more epochs, it is not the end.
+    // With more epochs, the same state is not the end.
     let mut longer = place.stream(StreamOptions { epochs: Some(3), ..options });
     longer.load(&saved(&stream)).unwrap();
     assert_eq!(drain(&mut longer).len() as u64, SIZES[3]);

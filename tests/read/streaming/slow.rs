@@ -1,4 +1,4 @@
-//! A worker that is behind the others: it follows, and what it has to read is kept, as long as it lives and there is room.
+//! A slow worker follows the others, and its generations are kept while it lives and the budget allows.
 
 use ringreel::read::shard::Equal;
 use ringreel::run_log::Epoch;
@@ -12,7 +12,7 @@ fn of_run(place: &World, rank: u64, world: u64, equal: Equal) -> Stream {
     place.stream(StreamOptions { run: Some("r".into()), equal, prefetch_bytes: 200, ..worker(rank, world) })
 }
 
-/// (epoch, generation) of each.
+/// Epoch and generation of each sample.
 fn epochs(got: &[Got]) -> Vec<(u64, u64)> {
     let mut all: Vec<_> = got.iter().map(|got| (got.epoch, got.generation)).collect();
     all.dedup();
@@ -33,7 +33,7 @@ fn slow_workers_follow_and_their_generations_are_kept() {
         }
     }
     for g in 1..=11 {
-        assert!(place.has(g), "generation {g} is still to be read");
+        assert!(place.has(g), "generation {g} is not read yet");
     }
     got[2].extend(take(&mut ranks[2], 30));
     let wanted: Vec<_> = (0..11).map(|k| (k, k + 1)).collect();
@@ -41,7 +41,7 @@ fn slow_workers_follow_and_their_generations_are_kept() {
         assert_eq!((epochs(got), got.len()), (wanted.clone(), 31));
         assert!(got.iter().all(|got| got.damaged.is_none() && !got.is_padding));
     }
-    // Now nobody needs the old ones.
+    // Now no worker needs the old generations.
     for (rank, got) in ranks.iter_mut().zip(&mut got) {
         got.extend(take(rank, 2));
     }
@@ -53,7 +53,7 @@ fn slow_workers_follow_and_their_generations_are_kept() {
 }
 
 #[test]
-fn generation_pinned_by_a_dead_worker_goes_with_its_lease() {
+fn generation_pinned_by_a_dead_worker_is_freed_with_its_lease() {
     let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nKEEP: 0\nLEASE_SECONDS: 3\nRUN_GRACE: 0\n"));
     let add = |n: u64| place.generation(n * SAMPLES..(n + 1) * SAMPLES);
     add(0);
@@ -64,8 +64,8 @@ fn generation_pinned_by_a_dead_worker_goes_with_its_lease() {
     add(1);
     assert_eq!(epochs(&take(&mut living, 4)), [(0, 1), (1, 2)]);
     ring.reclaim().unwrap();
-    assert!(place.has(1), "it may still live, as far as is known");
-    eventually("its lease runs out", || {
+    assert!(place.has(1), "the worker may still be alive");
+    eventually("its lease expires", || {
         ring.reclaim().unwrap();
         !place.has(1)
     });
@@ -91,7 +91,7 @@ fn generations_of_dropped_streams_are_reclaimed() {
     take(&mut other, 8);
     drop((left, alone));
     add(2);
-    assert!(!place.has(1) && place.has(2), "nobody reads generation 1 any more");
+    assert!(!place.has(1) && place.has(2), "generation 1 has no reader any more");
     assert_eq!(one(&mut other).generation, 2);
 }
 
@@ -108,7 +108,7 @@ fn resumed_states_keep_their_generation_during_the_epoch() {
     second.load(&state).unwrap();
     assert_eq!(one(&mut second).position, 3);
     let ring = place.ring();
-    // Whoever was there before is dead by now, for whoever watches.
+    // The earlier worker counts as dead by now for this observer.
     let watched = Instant::now();
     while watched.elapsed() < Duration::from_secs(4) {
         ring.pinned().unwrap();
@@ -120,7 +120,7 @@ fn resumed_states_keep_their_generation_during_the_epoch() {
     assert_eq!(epochs(&take(&mut second, 6)), [(0, 1), (1, 2)]);
 }
 
-/// Bytes of all segments that are kept for readers, or fill.
+/// Bytes of all segments in generations that are kept or that fill.
 fn bytes(place: &World) -> u64 {
     let dirs = std::fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap());
     let generations = dirs.filter(|dir| {
@@ -169,7 +169,7 @@ fn oldest_generation_is_given_up_over_budget_in_equal_steps() {
             if kept.contains(&generation) {
                 assert!(of.len() == 4 && of.iter().all(|got| got.generation == generation), "{equal:?}, {k}: {of:?}");
             } else if equal == Equal::No {
-                assert!(of.len() < 4, "{of:?}"); // what was read before it went, or ahead
+                assert!(of.len() < 4, "{of:?}"); // samples that were read or prefetched before the removal
             } else {
                 let newest = of.iter().filter(|got| got.generation == 8).count();
                 assert!(of.len() == 4 && newest >= if k == 0 { 0 } else { 4 }, "{equal:?}, {k}: {of:?}");
@@ -190,16 +190,16 @@ fn runs_whose_workers_left_are_retired_and_replayable() {
     for n in 1..16 {
         place.generation(n * 2..n * 2 + 2);
     }
-    eventually("it is retired", || {
+    eventually("the run is retired", || {
         ring.reclaim().unwrap();
         ring.coordination.note_names("runs").unwrap().is_empty()
     });
-    assert_eq!(ring.run_names().unwrap(), ["r"], "its log is still there");
+    assert_eq!(ring.run_names().unwrap(), ["r"], "its log is kept");
     assert!(ring.pinned().unwrap().is_empty());
 }
 
 #[test]
-fn generations_seen_later_are_waited_for_and_not_gone() {
+fn generations_not_visible_yet_are_awaited() {
     for equal in [Equal::No, Equal::Wrap] {
         let place = World::new(&format!("SWAP_CAP: {SAMPLES}\n"));
         place.generation(0..SAMPLES);

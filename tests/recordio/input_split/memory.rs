@@ -1,4 +1,4 @@
-//! Files on a disk in memory, whose reads are counted and may fail.
+//! Files in memory; reads are counted, and may fail.
 
 use ringreel::fs::{Fs, FsResult};
 use ringreel::read::shard::Share;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use testkit::disk::{Disk, Lie};
 use testkit::fault::{Answer, Call, EIO, EROFS, Fault, FaultyFs, Next};
 
-/// Counts the bytes that are read, fails one read, and refuses all calls but those that look a file up or read it.
+/// Counts the bytes that are read, lets one read fail, and refuses all calls but lookups and reads.
 #[derive(Clone, Debug, Default)]
 struct Reads {
     read: Arc<AtomicU64>,
@@ -27,7 +27,7 @@ impl Fault for Reads {
         if self.fail_in.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1)) == Ok(1) {
             return Err(call.error(EIO));
         }
-        let bytes: Vec<u8> = next(call).expect("nothing is read beyond the end").into();
+        let bytes: Vec<u8> = next(call).expect("a read beyond the end").into();
         self.read.fetch_add(bytes.len() as u64, Ordering::SeqCst);
         Ok(bytes.into())
     }
@@ -37,7 +37,7 @@ pub struct MemFs {
     disk: Disk,
     fs: Arc<FaultyFs<Reads>>,
     pub read: Arc<AtomicU64>,
-    /// Reads until one fails, from 1; 0: none does.
+    /// The number of the read that fails, from 1; 0: none.
     pub fail_in: Arc<AtomicU64>,
 }
 

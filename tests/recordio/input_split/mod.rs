@@ -1,4 +1,4 @@
-//! Splits of plain `.rec` files: against a slow and plain model, over damage, and over every number of splits.
+//! Splits of plain `.rec` files: compared with a slow and simple model, over damage, and for every number of splits.
 
 mod memory;
 mod model;
@@ -15,14 +15,14 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-// ---- What a split gives.
+// ---- The contents of splits.
 
 const STRICT: SplitOptions = SplitOptions { by: SplitBy::Bytes, on_damage: OnDamage::Fail, use_index: true };
 const SKIP: SplitOptions = SplitOptions { on_damage: OnDamage::Skip, ..STRICT };
 const COUNT: SplitOptions = SplitOptions { by: SplitBy::Records, ..STRICT };
 const COUNT_SKIP: SplitOptions = SplitOptions { by: SplitBy::Records, ..SKIP };
 
-/// All that a split gives, with the errors among it. A split that goes on for ever is a failure.
+/// Returns everything that a split yields, and its errors. A split without an end is a failure.
 fn drain(split: &mut InputSplit) -> (Vec<Piece>, Vec<Error>) {
     let (mut pieces, mut errors, mut payload) = (Vec::new(), Vec::new(), vec![1; 3]);
     for _ in 0..100_000 {
@@ -48,7 +48,7 @@ fn records(pieces: &[Piece]) -> Vec<Piece> {
     pieces.iter().filter(|piece| piece.3.is_some()).cloned().collect()
 }
 
-/// Stretches that touch, as one.
+/// Merges adjacent damaged regions.
 fn merged(pieces: Vec<Piece>) -> Vec<Piece> {
     let mut out: Vec<Piece> = Vec::new();
     for piece in pieces {
@@ -62,7 +62,7 @@ fn merged(pieces: Vec<Piece>) -> Vec<Piece> {
     out
 }
 
-/// `sets` of random files and a number of splits each time: every one from 1 to 64, for every set.
+/// Calls `check` with `sets` sets of random files and every number of splits from 1 to 64.
 fn for_each_set(sets: u64, seed: u64, check: impl Fn(&mut Random, &[Vec<u8>])) {
     for set in 0..sets {
         let mut random = Random(seed + 977 * set);
@@ -102,7 +102,7 @@ fn record_splits_are_contiguous_and_equal_within_one() {
     for_each_set(30, 2, |random, files| {
         let (fs, paths) = MemFs::of(files);
         let want = whole(files);
-        // Some files have an index, some an empty one, some none.
+        // Some files have an index, some an empty one, some no index.
         for (path, file) in paths.iter().zip(files) {
             match random.below(3) {
                 0 => fs.put(&path.with_extension("idx"), &index(file)),
@@ -146,7 +146,7 @@ fn many_small_records_are_counted_in_little_memory() {
     }
 }
 
-/// Flips, zeros, garbage, holes, insertions, cuts.
+/// Damages a file: flips, zeros, garbage, holes, insertions, truncation.
 fn damage(random: &mut Random, file: &mut Vec<u8>) {
     for _ in 0..random.below(4) {
         if file.is_empty() {
@@ -168,7 +168,7 @@ fn damage(random: &mut Random, file: &mut Vec<u8>) {
 }
 
 #[test]
-fn damaged_files_give_the_same_for_every_number_of_splits() {
+fn damaged_files_give_equal_results_for_any_number_of_splits() {
     let judged = AtomicU64::new(0);
     for_each_set(120, 3, |random, files| {
         let mut files = files.to_vec();
@@ -176,7 +176,7 @@ fn damaged_files_give_the_same_for_every_number_of_splits() {
         let words = files.iter().flat_map(|file| (0..file.len()).step_by(4).map(move |at| (file, at)));
         let foreign = words.filter(|(file, at)| matches!(strict(file, *at), Err(Why::Foreign(..)))).count();
         if foreign > 0 {
-            return; // a damaged length that happens to fit: what becomes of it is tested below
+            return; // a damaged length happens to fit; a test below covers this
         }
         judged.fetch_add(1, Ordering::SeqCst);
         let (fs, paths) = MemFs::of(&files);
@@ -210,7 +210,7 @@ fn damaged_files_give_the_same_for_every_number_of_splits() {
             for rank in 0..world {
                 let (pieces, errors) = drain(&mut fs.split(&paths, rank, world, STRICT).unwrap());
                 let skipped = drain(&mut fs.split(&paths, rank, world, SKIP).unwrap()).0.len() - pieces.len();
-                assert_eq!(errors.len(), skipped, "an error for each stretch: {errors:?}");
+                assert_eq!(errors.len(), skipped, "one error per damaged region: {errors:?}");
                 all.extend(pieces);
             }
             assert!(all == good, "strict, {world} splits");
@@ -245,7 +245,7 @@ fn indexes_with_damaged_cuts_still_make_splits() {
     assert!(refused > 100, "{refused}");
 }
 
-/// What is wrong, and where: its name, and the offset it names.
+/// Returns the file, the name of the error, and its offset.
 fn said(error: &Error) -> (String, &'static str, u64) {
     match error {
         Error::Format { path, source } => {
@@ -265,12 +265,12 @@ fn each_damage_is_one_error_with_path_byte_and_region() {
     flipped[12] ^= 1;
     let mut dirty = three.clone();
     dirty[11] = 1;
-    // What it is, its bytes, the records that are left, the error and its offset, the region.
+    // Description, bytes, number of intact records, error and its offset, region.
     type Case = (&'static str, Vec<u8>, usize, &'static str, u64, Range<usize>);
     let cases: Vec<Case> = vec![
         ("a tail of zeros", with(&[0; 4096]), 3, "BadMagic", 48, 48..48 + 4096),
         ("a tail of zeros, unaligned", with(&[0; 1021]), 3, "BadMagic", 48, 48..48 + 1021),
-        ("a size that is no multiple of 4", with(&[0; 3]), 3, "Truncated", 48, 48..51),
+        ("a size that is not a multiple of 4", with(&[0; 3]), 3, "Truncated", 48, 48..51),
         ("a magic in the last word", with(&MAGIC), 3, "Truncated", 48, 48..52),
         ("three quarters of a magic", with(&MAGIC[..3]), 3, "Truncated", 48, 48..51),
         ("cut in a payload", cut(40), 2, "Truncated", 28, 28..40),
@@ -282,7 +282,7 @@ fn each_damage_is_one_error_with_path_byte_and_region() {
         ("one byte", vec![1], 0, "Truncated", 0, 0..1),
         ("a last part alone", with(&[10, 35, 215, 206, 0, 0, 0, 0x60]), 3, "BadFlag", 48, 48..56),
         ("a first part alone", with(&[10, 35, 215, 206, 0, 0, 0, 0x20]), 3, "Truncated", 56, 48..56),
-        ("a flag of no frame", with(&[10, 35, 215, 206, 0, 0, 0, 0x80]), 3, "BadFlag", 48, 48..56),
+        ("an invalid flag", with(&[10, 35, 215, 206, 0, 0, 0, 0x80]), 3, "BadFlag", 48, 48..56),
         ("a length beyond the end", with(&[10, 35, 215, 206, 255, 255, 255, 0x1f]), 3, "Truncated", 48, 48..56),
     ];
     for (what, bytes, left, name, at, region) in cases {
@@ -305,7 +305,7 @@ fn each_damage_is_one_error_with_path_byte_and_region() {
             let regions: Vec<_> = skipping.iter().filter(|piece| piece.3.is_none()).collect();
             assert_eq!(regions, [&(2, region.start, region.end, None)], "{what}, {world} splits");
         }
-        // By records, damage in the headers is found when the splits are made; with an index, when it is met.
+        // By records, damage in headers is found when the splits are made; with an index, when it is read.
         if name != "DirtyPadding" {
             let error = fs.split(&paths, 3, 5, COUNT).err().unwrap();
             assert_eq!(said(&error), ("2.rec".to_owned(), name, at), "{what}");
@@ -317,7 +317,7 @@ fn each_damage_is_one_error_with_path_byte_and_region() {
 }
 
 #[test]
-fn nothing_at_all_is_an_empty_split() {
+fn empty_input_gives_an_empty_split() {
     for files in [vec![Vec::new()], vec![Vec::new(); 4]] {
         let (fs, paths) = MemFs::of(&files);
         fs.put(Path::new("/d/0.idx"), b"");
@@ -339,9 +339,9 @@ fn nothing_at_all_is_an_empty_split() {
 }
 
 #[test]
-fn a_record_may_be_larger_than_a_window_and_span_many_stretches() {
+fn record_may_span_several_read_windows() {
     let mut random = Random(11);
-    // Three windows of noise with magics, split records on both sides of each cut, and behind it small ones.
+    // Three windows of noise with magics, split records on both sides of each cut, followed by small records.
     let huge: Vec<u8> =
         (0..800_000 + 3).map(|n| if n % 9973 < 4 { MAGIC[n % 9973] } else { random.next() as u8 }).collect();
     let plain = vec![3; 600_001];
@@ -358,7 +358,7 @@ fn a_record_may_be_larger_than_a_window_and_span_many_stretches() {
 }
 
 #[test]
-fn buffers_grow_by_an_eighth_and_believe_no_length() {
+fn buffers_grow_by_an_eighth_and_distrust_lengths() {
     let record = vec![1; 3_000_000];
     let mut files = [file(&[&record[..], b"x"])];
     let (fs, paths) = MemFs::of(&files);
@@ -368,8 +368,8 @@ fn buffers_grow_by_an_eighth_and_believe_no_length() {
     assert!(payload == record && payload.capacity() <= record.len() * 9 / 8 + (256 << 10), "{}", payload.capacity());
     let before = payload.as_ptr();
     split.next_into(&mut payload).unwrap();
-    assert!(payload == b"x" && payload.as_ptr() == before, "the buffer is used again");
-    // A length of 4 MiB over many small records: the first magic inside ends it.
+    assert!(payload == b"x" && payload.as_ptr() == before, "the buffer is reused");
+    // A length of 4 MiB over many small records ends at the first magic number inside.
     files[0] = file(&vec![[5; 100]; 40_000]);
     files[0][4..8].copy_from_slice(&0x0040_0000u32.to_le_bytes());
     let (fs, paths) = MemFs::of(&files);
@@ -380,7 +380,7 @@ fn buffers_grow_by_an_eighth_and_believe_no_length() {
 }
 
 #[test]
-fn no_more_of_a_file_is_read_than_the_split_needs() {
+fn split_reads_only_its_share_of_a_file() {
     let mut random = Random(17);
     let files = [random.file(4000, 3000), random.file(3000, 3000)];
     let total: usize = files.iter().map(Vec::len).sum();
@@ -390,31 +390,31 @@ fn no_more_of_a_file_is_read_than_the_split_needs() {
                 let (fs, paths) = MemFs::of(&files);
                 drain(&mut fs.split(&paths, rank, world, options).unwrap());
                 let read = fs.read.load(Ordering::SeqCst) as usize;
-                // The record that is cut at the front, the one that reaches beyond the end, and some steps back.
+                // The record that the front cuts, the one that extends beyond the end, and some steps back.
                 let most = total / world as usize * 11 / 10 + 4 * 4096 + 2 * 3008 + 4;
                 assert!(read <= most, "{rank}/{world}: {read} of {most}");
             }
         }
     }
-    // Behind a huge tail of zeros nobody but the first to meet it looks for a record.
+    // In a huge tail of zeros, only the first split that reaches it searches for a record.
     let files = [[file(&vec!["record"; 100]), vec![0; 8_000_000]].concat()];
     let (fs, paths) = MemFs::of(&files);
     (0..64).for_each(|rank| drop(drain(&mut fs.split(&paths, rank, 64, SKIP).unwrap())));
     assert!(fs.read.load(Ordering::SeqCst) < 20_000_000, "{}", fs.read.load(Ordering::SeqCst));
-    // Where a record seems to begin at every second word, each with a length that leads somewhere else.
+    // Every second word appears to begin a record, each with a length that leads to another offset.
     let mut hostile = Vec::new();
     (0..40_000).for_each(|_| hostile.extend([MAGIC, [random.next() as u8, random.next() as u8, 3, 0]].concat()));
     let (fs, paths) = MemFs::of(&[hostile.clone()]);
     drain(&mut fs.split(&paths, 0, 1, SKIP).unwrap());
     assert!(fs.read.load(Ordering::SeqCst) < 6 * hostile.len() as u64, "{}", fs.read.load(Ordering::SeqCst));
-    // Headers only, where the records are large.
+    // With large records, only headers are read.
     let files = [file(&vec![vec![1; 1_000_000]; 20])];
     let (fs, paths) = MemFs::of(&files);
     assert_eq!(fs.split(&paths, 1, 4, COUNT).unwrap().records(), Some(5));
     assert!(fs.read.load(Ordering::SeqCst) < 60 * 4096, "{}", fs.read.load(Ordering::SeqCst));
 }
 
-/// A writer that never escapes: MXNet's own protobuf cousins.
+/// A writer that never escapes, like MXNet's protobuf variants.
 fn unescaped(payload: &[u8]) -> Vec<u8> {
     let mut out = [&MAGIC[..], &(payload.len() as u32).to_le_bytes(), payload].concat();
     out.resize(out.len().next_multiple_of(4), 0);
@@ -422,7 +422,7 @@ fn unescaped(payload: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn other_dialects_are_refused_by_name() {
+fn foreign_recordio_dialects_are_refused_by_name() {
     let inner = file(&["never", "a record"]);
     let nested = unescaped(&[b"12345678", &inner[..]].concat());
     let mut joined = [&MAGIC[..], &(1u32 << 29 | 5).to_le_bytes(), b"hello\0\0\0"].concat();
@@ -437,7 +437,7 @@ fn other_dialects_are_refused_by_name() {
             let left: Vec<_> = [&b"one"[..], b"behind"][..if tail.is_empty() { 1 } else { 2 }].to_vec();
             for options in [STRICT, SKIP, COUNT, COUNT_SKIP] {
                 let Ok(mut split) = fs.split(&paths, 0, 1, options) else {
-                    assert!(options.by == SplitBy::Records && name == "UnalignedPart"); // refused when it is counted
+                    assert!(options.by == SplitBy::Records && name == "UnalignedPart"); // refused during counting
                     continue;
                 };
                 let (pieces, errors) = drain(&mut split);
@@ -449,7 +449,7 @@ fn other_dialects_are_refused_by_name() {
                     "{options:?}"
                 );
             }
-            // Whatever the number of splits, one of the ranks says so.
+            // For any number of splits, one of the ranks reports it.
             for world in 1..=64 {
                 let told = (0..world).any(|rank| {
                     let errors = drain(&mut fs.split(&paths, rank, world, STRICT).unwrap()).1;
@@ -462,7 +462,7 @@ fn other_dialects_are_refused_by_name() {
 }
 
 #[test]
-fn indexes_that_do_not_fit_are_errors_with_their_line() {
+fn mismatched_indexes_are_errors_with_their_line() {
     let rec = file(&["one", "second", "third record"]); // at 0, 12, 28; 48 bytes
     let long = [b"0\t0\n".to_vec(), vec![b'7'; 70_000]].concat();
     let made: [(&[u8], u64, &str); 12] = [
@@ -498,7 +498,8 @@ fn indexes_that_do_not_fit_are_errors_with_their_line() {
             assert!(fs.split(&paths, rank, world, ignoring).is_ok());
         }
     }
-    // It fits in itself, and not to the records: found at the line that is used for a cut, or else where it is met.
+    // The index is consistent, but does not match the records: found at a line that is used for a cut, or during
+    // reading.
     let met: [(&[u8], u64, &str); 5] = [
         (b"0\t0\n1\t16\n2\t28\n", 2, "is not "),
         (b"0\t0\n2\t28\n", 2, "is not that of the next record"),
@@ -526,15 +527,15 @@ fn indexes_that_do_not_fit_are_errors_with_their_line() {
                 assert!(found == line && said.contains(what), "{world}: {found}: {said}");
             }
             let real = whole(&[rec.clone(), rec.clone()]);
-            assert!(pieces.iter().all(|piece| real.contains(piece)), "no record is made up");
-            assert!(world > 1 || pieces == real, "behind the error it goes on without the index");
+            assert!(pieces.iter().all(|piece| real.contains(piece)), "no record is invented");
+            assert!(world > 1 || pieces == real, "reading continues without the index after the error");
         }
     }
-    // A cut that the index puts where no record begins is refused by both of its ranks, before they read anything.
+    // A cut that the index puts inside a record is refused by both of its ranks before they read.
     fs.put(idx, b"0\t0\n1\t16\n2\t28\n");
     let made: Vec<_> = (0..6).map(|rank| fs.split(&paths, rank, 6, COUNT).is_ok()).collect();
     assert_eq!(made, [true, true, true, false, false, true]);
-    // With damage that is skipped, lines of what was damaged are no mistake.
+    // If damage is skipped, index lines of damaged records are not an error.
     let mut damaged = rec.clone();
     damaged[12] = 0;
     fs.put(Path::new("/d/1.rec"), &damaged);
@@ -579,9 +580,9 @@ fn readers_resume_at_each_position() {
 }
 
 #[test]
-fn failed_reads_are_reported_and_repeated_by_the_next_call() {
+fn failed_reads_are_reported_and_retried_by_the_next_call() {
     let mut random = Random(31);
-    // The index of the second is read in several pieces, one of them while its damage is passed over.
+    // The index of the second file is read in several pieces, one of them while its damage is skipped.
     let mut files = [random.file(40, 900), random.file(12_000, 9)];
     let second = index(&files[1]);
     files[0].splice(300..333, [0; 70]).for_each(drop);
@@ -605,7 +606,7 @@ fn failed_reads_are_reported_and_repeated_by_the_next_call() {
 }
 
 #[test]
-fn a_file_that_changed_its_length_is_refused_when_it_is_opened() {
+fn file_with_a_changed_length_is_refused_at_open() {
     let (fs, paths) = MemFs::of(&[file(&["one"]), file(&["two", "three"])]);
     let mut split = fs.split(&paths, 0, 1, STRICT).unwrap();
     fs.put(&paths[1], &file(&["two"]));
@@ -615,7 +616,7 @@ fn a_file_that_changed_its_length_is_refused_when_it_is_opened() {
 }
 
 #[test]
-fn chunks_hold_the_same_records_and_errors_follow_them() {
+fn chunks_contain_the_same_records_followed_by_errors() {
     let mut random = Random(41);
     let mut files = [random.file(30, 500), random.file(30, 500)];
     let at = whole(&files)[12].1;
@@ -640,7 +641,7 @@ fn chunks_hold_the_same_records_and_errors_follow_them() {
 }
 
 #[test]
-fn the_example_in_the_document_is_what_is_written_and_read() {
+fn specification_example_is_written_and_read() {
     let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../format/RECORDIO.md")).unwrap();
     let example = text.split("## 8 ").nth(1).unwrap();
     let lines = example.lines().filter_map(|line| line.strip_prefix("    00").map(|line| &line[4..]));
@@ -683,7 +684,7 @@ fn directories_links_and_order_on_a_real_filesystem() {
     for twice in [vec![at("d"), at("d/a.rec")], vec![at("e.rec"), at("e.rec")], vec![at("e.rec"), at("d/../e.rec")]] {
         assert!(refused(&twice).contains("the same file"));
     }
-    // A link is followed, and the index beside where it leads is used; twice the same file it is again.
+    // A link is followed, and the index beside its target is used; so the same file can be given twice.
     std::os::unix::fs::symlink(at("d/a.rec"), at("z.rec")).unwrap();
     assert_eq!(read(&[at("z.rec"), at("e.rec")]), "ea");
     assert!(refused(&[at("z.rec"), at("d")]).contains("the same file"));

@@ -1,11 +1,11 @@
-//! The model: section 2 of SPEC.md, as slowly and plainly as it can be said.
+//! The model: section 2 of SPEC.md, in the slowest and simplest form.
 
 pub const MAGIC: [u8; 4] = [0x0a, 0x23, 0xd7, 0xce];
 
 #[derive(Debug, PartialEq)]
 pub enum Why {
     Damage(&'static str),
-    /// What the frame's length says fits: another one follows, or the end, at this offset.
+    /// The frame's length is consistent: the next frame, or the end, is at this offset.
     Foreign(&'static str, usize),
 }
 
@@ -17,7 +17,7 @@ pub fn is_magic(file: &[u8], at: usize) -> bool {
     file.get(at..at + 4) == Some(&MAGIC)
 }
 
-/// The record at `at`: its payload and its end.
+/// Returns the payload and the end of the record at `at`.
 pub fn strict(file: &[u8], mut at: usize) -> Result<(Vec<u8>, usize), Why> {
     let (mut payload, mut first) = (Vec::new(), true);
     loop {
@@ -66,10 +66,10 @@ pub fn strict(file: &[u8], mut at: usize) -> Result<(Vec<u8>, usize), Why> {
     }
 }
 
-/// A record or a stretch without one: file, begin, end, payload.
+/// A record, or a damaged region: file, begin, end, payload.
 pub type Piece = (usize, usize, usize, Option<Vec<u8>>);
 
-/// Everything in the files, from the front.
+/// Reads all files from the front.
 pub fn whole(files: &[Vec<u8>]) -> Vec<Piece> {
     let mut pieces = Vec::new();
     for (n, file) in files.iter().enumerate() {
@@ -89,7 +89,7 @@ pub fn whole(files: &[Vec<u8>]) -> Vec<Piece> {
     pieces
 }
 
-/// The split in which byte `at` of file `n` lies, by bytes.
+/// The split that byte `at` of file `n` belongs to, by bytes.
 pub fn owner(files: &[Vec<u8>], n: usize, at: usize, world: u64) -> u64 {
     let total: usize = files.iter().map(Vec::len).sum();
     let byte = (files[..n].iter().map(Vec::len).sum::<usize>() + at) as u64;

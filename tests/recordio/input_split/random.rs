@@ -15,7 +15,7 @@ impl Random {
     pub fn below(&mut self, n: usize) -> usize {
         (self.next() >> 16) as usize % n
     }
-    /// Full of magics at every alignment, and of what looks like the header of a frame.
+    /// A payload with magic numbers at every alignment, and with words that look like frame headers.
     pub fn payload(&mut self, most: usize) -> Vec<u8> {
         let limit = [1, 9, 60, 400, most][self.below(5)].min(most);
         let len = self.below(limit + 1);

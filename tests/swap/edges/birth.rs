@@ -1,4 +1,4 @@
-//! How a ring comes into being, and is found.
+//! How a ring is created, and found.
 
 use super::generations;
 use ringreel::Error;
@@ -17,7 +17,7 @@ use testkit::ring::{self, Action, EACCES, EIO, HookFs, another, config, scratch}
 const EINVAL: i32 = 22;
 const ENOTSUP: i32 = 95;
 
-/// `ring.json`, with this in place of that.
+/// Replaces `this` by `that` in `ring.json`, and reads it.
 fn ring_json(config: &Config, this: &str, that: &str) -> Result<Option<descriptor::RingDescriptor>, Error> {
     let layout = Layout::new(&config.ring);
     let text = fs::read_to_string(layout.ring_json()).unwrap();
@@ -31,7 +31,7 @@ fn ring_json(config: &Config, this: &str, that: &str) -> Result<Option<descripto
 }
 
 #[test]
-fn a_ring_json_that_is_not_ours_is_refused_and_says_why() {
+fn foreign_ring_json_is_refused_with_the_reason() {
     let dir = scratch();
     let config = config(dir.path(), 4, "");
     assert!(descriptor::read(&Posix, &Layout::new(&config.ring)).unwrap().is_none());
@@ -76,7 +76,7 @@ fn configurations_that_contradict_the_ring_are_refused() {
 }
 
 #[test]
-fn a_ring_is_made_only_where_nothing_else_is() {
+fn ring_is_created_only_in_an_empty_place() {
     for name in ["manifests", "staging", "index", "quarantine", "trash", "write.1"] {
         assert!(descriptor::is_of_a_birth(name), "{name}");
         let dir = scratch();
@@ -91,12 +91,12 @@ fn a_ring_is_made_only_where_nothing_else_is() {
         fs::create_dir_all(config.ring.join(name)).unwrap();
         let error = Ring::find_or_make(Arc::new(Posix), &config).err().unwrap();
         assert!(error.to_string().contains(name), "{error}");
-        assert_eq!(fs::read_dir(&config.ring).unwrap().count(), 1, "nothing is left there");
+        assert_eq!(fs::read_dir(&config.ring).unwrap().count(), 1, "the failed creation left files");
     }
 }
 
 #[test]
-fn failed_births_are_repeated_or_undone() {
+fn failed_ring_creation_is_retried_or_undone() {
     let make = |errno: i32, times: usize| {
         let dir = scratch();
         let config = config(dir.path(), 4, "");
@@ -124,7 +124,7 @@ fn failed_births_are_repeated_or_undone() {
 }
 
 #[test]
-fn unsyncable_parent_directories_do_not_stop_a_birth() {
+fn unsyncable_parent_directory_does_not_prevent_creation() {
     for (errno, is_made) in [(EACCES, true), (EINVAL, true), (ENOTSUP, true), (EIO, false)] {
         let dir = scratch();
         let config = config(dir.path(), 8, "DURABILITY: node");
@@ -139,7 +139,7 @@ fn unsyncable_parent_directories_do_not_stop_a_birth() {
 }
 
 #[test]
-fn processes_have_names_and_look_several_times_a_lease() {
+fn processes_have_names_and_poll_several_times_a_lease() {
     let dir = scratch();
     let config = Config { poll: None, ..config(dir.path(), 8, "") };
     let (one, two) = (another(&config), another(&config));
@@ -156,7 +156,7 @@ fn processes_have_names_and_look_several_times_a_lease() {
 }
 
 #[test]
-fn lost_or_damaged_ring_json_is_rebuilt_and_whole_ones_stay() {
+fn damaged_ring_json_is_rebuilt_and_intact_one_is_kept() {
     let dir = scratch();
     let ours = config(dir.path(), 2, "VALIDATION: 0");
     generations(&ours, 2);
@@ -174,13 +174,13 @@ fn lost_or_damaged_ring_json_is_rebuilt_and_whole_ones_stay() {
         }
         let (ring, mend) = find(&ours, false).unwrap();
         assert_eq!((mend.unwrap().path, ring.descriptor.swap_cap), (path.clone(), 2));
-        assert_eq!(fs::read(&path).ok(), damage.map(|text| text.as_bytes().to_vec()), "it was only looked at");
+        assert_eq!(fs::read(&path).ok(), damage.map(|text| text.as_bytes().to_vec()), "the file was changed");
         find(&ours, true).unwrap();
         assert_eq!(fs::read(&path).unwrap(), was);
         let kept = fs::read_dir(ring.layout.quarantine()).unwrap().count();
-        assert_eq!(kept, usize::from(damage.is_some()), "what was damaged is kept");
+        assert_eq!(kept, usize::from(damage.is_some()), "the damaged file is kept");
     }
-    // Of another ring: then nobody can tell which one it is.
+    // The files of another ring: then which ring this is cannot be determined.
     let elsewhere = scratch();
     let other = config(elsewhere.path(), 2, "VALIDATION: 0");
     generations(&other, 3);

@@ -1,4 +1,4 @@
-//! What the rules say of numbers, and manifests.
+//! The rules on numbers and manifests.
 
 use super::{entry, write_manifests};
 use ringreel::Error;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use testkit::ring::{Action, EIO, ESTALE, HookFs, scratch};
 
-/// The second generation of a ring whose first one had 5 samples: 3 and 4 samples, of which one was lost.
+/// The second generation of a ring whose first one had 5 samples: 3 and 4 samples, one of which was lost.
 fn second() -> Manifest {
     let first = Summary::empty("r", "a").next("a", &[entry(0, 5)], 0.5);
     let segments = vec![entry(1, 3), entry(2, 4)];
@@ -25,7 +25,7 @@ fn second() -> Manifest {
 }
 
 #[test]
-fn a_directory_is_old_when_more_than_keep_are_newer() {
+fn directory_is_old_if_more_than_keep_are_newer() {
     for (g, newest, keep, old) in
         [(3, 5, 1, true), (4, 5, 1, false), (5, 5, 1, false), (5, 5, 0, false), (4, 5, 0, true)]
     {
@@ -44,7 +44,7 @@ fn segments_are_listed_while_they_fit_and_skipped_otherwise() {
 }
 
 #[test]
-fn where_a_segment_stands_the_manifests_say() {
+fn manifests_locate_a_segment() {
     assert_eq!(commit_state(Some(3), Some(4), 5), CommitState::Listed(3));
     assert_eq!(commit_state(None, Some(6), 5), CommitState::Linked(6));
     assert_eq!(commit_state(None, Some(5), 5), CommitState::LeftOut);
@@ -52,7 +52,7 @@ fn where_a_segment_stands_the_manifests_say() {
 }
 
 #[test]
-fn a_summary_counts_on_from_the_one_before() {
+fn summary_continues_the_previous_one() {
     let summary = second().summary;
     assert_eq!((summary.generation, summary.samples, summary.bytes), (2, 7, 2003));
     assert_eq!((summary.total_samples, summary.total_bytes, summary.before()), (13, 3003, 5));
@@ -60,8 +60,8 @@ fn a_summary_counts_on_from_the_one_before() {
 }
 
 #[test]
-fn the_first_samples_of_a_ring_are_held_out_and_no_others() {
-    // Generation 2 has the samples 5 to 12, of which one is lost.
+fn only_the_first_samples_of_a_ring_are_held_out() {
+    // Generation 2 has the samples 5 to 12, one of which is lost.
     for (validation, held_out, lost) in [(0, 0, 0), (5, 0, 0), (6, 1, 0), (12, 7, 0), (13, 7, 1), (20, 7, 1)] {
         let manifest = second();
         assert_eq!(manifest.held_out(validation), 0..held_out, "{validation}");
@@ -71,7 +71,7 @@ fn the_first_samples_of_a_ring_are_held_out_and_no_others() {
 }
 
 #[test]
-fn a_manifest_names_what_is_lost_only_where_something_is() {
+fn manifest_has_a_lost_count_only_after_a_loss() {
     let names_lost =
         |manifest: &Manifest| String::from_utf8(manifest.encode().unwrap()).unwrap().contains("\"lost\":1");
     let mut manifest = second();
@@ -110,7 +110,7 @@ fn contradictory_manifests_are_refused_despite_their_checksum() {
     }
 }
 
-/// These, as a process sees them.
+/// These manifests, as a process sees them.
 fn manifests(root: &Path, newest: u64) -> (Manifests, Layout, Arc<HookFs>) {
     let (layout, hooks) = (Layout::new(root), Arc::new(HookFs::default()));
     write_manifests(&layout, newest);
@@ -130,7 +130,7 @@ fn manifests_are_found_by_number_and_foreign_ones_are_not() {
     assert_eq!(manifests.between(3, 6).unwrap(), [3, 4, 5, 6]);
     assert_eq!((manifests.get(71).unwrap().is_none(), manifests.usable(71).unwrap().is_none()), (true, true));
 
-    // Small ones are kept in memory.
+    // Small manifests are cached.
     let calls = |n: u64| {
         let before = hooks.calls();
         manifests.get(n).unwrap().unwrap();
@@ -144,17 +144,17 @@ fn manifests_are_found_by_number_and_foreign_ones_are_not() {
     assert!(manifests.usable(71).unwrap().is_none());
     fs::write(layout.manifest(71), "").unwrap();
     assert!(matches!(manifests.get(71), Err(Error::Manifest { passing: true, .. })));
-    // One that must be there, and is not.
+    // A manifest that must exist, and is missing.
     fs::remove_file(layout.manifest(1)).unwrap();
     let fresh = Manifests::new(Arc::new(Posix), layout);
     assert!(matches!(fresh.find(id(7), 1, 70), Err(Error::Fs { .. })));
 }
 
 #[test]
-fn of_old_manifests_only_those_that_are_there_are_looked_at() {
+fn pruned_manifests_are_not_looked_up() {
     let dir = scratch();
     let (manifests, layout, _) = manifests(dir.path(), 3);
-    // 1024 stay at least: of 1 to 1026 the first two may have been pruned, of 1 to 1024 none.
+    // At least 1024 manifests stay: of 1 to 1026 the first two may have been pruned, of 1 to 1024 none.
     assert_eq!(manifests.between(1, 1026).unwrap(), (1..=1026).collect::<Vec<_>>());
     fs::remove_file(layout.manifest(1)).unwrap();
     assert_eq!(manifests.between(1, 1026).unwrap(), (2..=1026).collect::<Vec<_>>());
@@ -179,7 +179,7 @@ fn stale_handles_are_reopened_once_and_other_errors_reported() {
     fails(ESTALE, 2);
     assert!(manifests.get(2).unwrap().is_none());
     fails(ESTALE, 2);
-    assert!(manifests.get_surely(2).is_err(), "it is there");
+    assert!(manifests.get_surely(2).is_err(), "the manifest exists");
     assert!(manifests.get_surely(3).unwrap().is_none());
     fails(ESTALE, 1);
     assert!(manifests.get(2).unwrap().is_some());
@@ -190,14 +190,14 @@ fn stale_handles_are_reopened_once_and_other_errors_reported() {
 }
 
 #[test]
-fn a_hint_is_believed_when_it_is_seen() {
+fn hint_is_accepted_once_its_manifest_is_visible() {
     let dir = scratch();
     let (manifests, layout, _) = manifests(dir.path(), 2);
     assert_eq!(manifests.newest().unwrap(), 2);
     manifests.hint(9);
     assert_eq!(manifests.newest().unwrap(), 2);
     fs::write(layout.manifest(3), "").unwrap();
-    assert_eq!(manifests.newest().unwrap(), 3, "the next ones are asked for by name");
+    assert_eq!(manifests.newest().unwrap(), 3, "the next manifests are looked up by name");
     fs::write(layout.manifest(9), "").unwrap();
     assert_eq!(manifests.newest().unwrap(), 3, "the directory was listed just now");
     manifests.hint(9);

@@ -1,5 +1,4 @@
-//! The steps of a ring at their edges: the numbers that they go by, what they count, and calls that fail in one way or the
-//! other.
+//! Edge cases of the ring's steps: their numbers, their counts, and calls that fail before or after their effect.
 
 mod birth;
 mod manifests;
@@ -42,7 +41,7 @@ fn write_manifests(layout: &Layout, newest: u64) {
     }
 }
 
-/// So many generations of two samples each, all promoted and none reclaimed; their samples.
+/// Writes `count` generations of two samples each, all promoted and none reclaimed; returns their samples.
 fn generations(config: &Config, count: u64) -> Vec<SampleId> {
     let mut ids = Vec::new();
     for n in 0..count {
@@ -54,7 +53,7 @@ fn generations(config: &Config, count: u64) -> Vec<SampleId> {
     ids
 }
 
-/// As if its configuration said so.
+/// The ring as if its configuration had this KEEP.
 fn keeping(mut ring: Ring, keep: u64) -> Ring {
     ring.settings.keep = keep;
     ring

@@ -1,4 +1,4 @@
-//! What repair looks at and what it passes by, and how a manifest is put in the place of a damaged one.
+//! Which files repair examines and which it skips, and how it replaces a damaged manifest.
 
 use super::generations;
 use super::repair::living;
@@ -15,7 +15,7 @@ use testkit::ring::{
 
 const ENOENT: i32 = 2;
 
-/// What is to be mended, and what is litter.
+/// Returns the paths to repair, and the litter.
 fn planned(ring: &Ring) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let plan = repair::plan_repair(ring, &living(&[])).unwrap();
     let (litter, open): (Vec<_>, Vec<_>) = plan.mends.into_iter().partition(|mend| mend.state == State::Litter);
@@ -44,7 +44,7 @@ fn damaged_manifests_are_replaced_whatever_the_reply_was() {
         hooks.unhook();
         assert_eq!(fs::read(&path).unwrap() == b"damaged\n", is_told);
         let begun = fs::read_dir(ring.layout.staging_of(&ring.me)).map_or(0, Iterator::count);
-        assert_eq!(begun, 0, "nothing is left of it");
+        assert_eq!(begun, 0, "the begun manifest is removed");
     }
 }
 
@@ -106,7 +106,7 @@ fn unrecoverable_samples_are_errors_unless_they_are_gone() {
 }
 
 #[test]
-fn last_names_are_recovered_although_a_lost_manifest_had_them() {
+fn last_names_from_a_lost_manifest_are_recovered() {
     let dir = scratch();
     let config = config(dir.path(), 2, "KEEP: 9");
     let (id, file) = staged(&config, 7);
@@ -119,5 +119,5 @@ fn last_names_are_recovered_although_a_lost_manifest_had_them() {
     assert_eq!(states, [("manifest", &State::ToDo), ("segment", &State::ToDo)]);
     repair::apply_repair(&ring, &plan, &living(&[])).unwrap();
     bring_in(&another(&config));
-    assert_delivered_once(&config.ring, &[&ids[..], &[id]].concat(), "it had one name only");
+    assert_delivered_once(&config.ring, &[&ids[..], &[id]].concat(), "the last name was recovered");
 }

@@ -1,4 +1,4 @@
-//! What a lost manifest is made of again, and what stays as it is.
+//! How a lost manifest is rebuilt, and which files stay unchanged.
 
 use super::{generations, promote_only};
 use ringreel::config::Config;
@@ -23,8 +23,7 @@ pub(crate) fn living(names: &[&str]) -> Liveness {
     Liveness::Living(names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>())
 }
 
-/// What repair would do about the manifest of generation `n`.
-/// How the manifest is rebuilt.
+/// Returns how the manifest is rebuilt.
 fn rebuilding(mend: &RepairAction) -> &Rebuilding {
     let Remedy::RebuildFrom(rebuilding) = &mend.action else { panic!("{mend:?}") };
     rebuilding
@@ -51,12 +50,12 @@ fn rewrite(path: &Path, this: &str, that: &str) {
 }
 
 #[test]
-fn a_lost_manifest_is_made_again_as_it_was_beside_the_living() {
+fn lost_manifest_is_rebuilt_while_processes_live() {
     let dir = scratch();
     let config = config(dir.path(), 2, "KEEP: 9");
     let ids = generations(&config, 3);
     let was = another(&config).manifests.get(2).unwrap().unwrap();
-    // It came too late for generation 2, and its owner will link it once more.
+    // It was linked too late for generation 2, and its owner will link it again.
     let (late, file) = staged(&config, 99);
     let ring = another(&config);
     fs::hard_link(&file, ring.layout.read(2).join(segment_name(50, 1))).unwrap();
@@ -77,11 +76,11 @@ fn a_lost_manifest_is_made_again_as_it_was_beside_the_living() {
     );
     assert!(file.exists() && ring.fs.list(&ring.layout.quarantine()).unwrap().is_empty());
     bring_in(&another(&config));
-    assert_delivered_once(&config.ring, &[&ids[..], &[late]].concat(), "one came too late");
+    assert_delivered_once(&config.ring, &[&ids[..], &[late]].concat(), "one late link");
 }
 
 #[test]
-fn what_a_lost_manifest_listed_and_is_gone_is_counted_as_lost() {
+fn missing_segments_of_a_lost_manifest_are_counted_as_lost() {
     let dir = scratch();
     let config = config(dir.path(), 2, "KEEP: 9");
     let ids = generations(&config, 3);
@@ -90,7 +89,7 @@ fn what_a_lost_manifest_listed_and_is_gone_is_counted_as_lost() {
     fs::remove_file(ring.layout.read(2).join(gone.file())).unwrap();
     fs::remove_file(ring.layout.manifest(2)).unwrap();
     let ring = another(&config);
-    // Nothing of it is inferred: nobody has to be stopped.
+    // Nothing is inferred, so no process has to be stopped.
     let life = living(&["somebody-1-a"]);
     let mend = mend_of(&ring, 2, &life);
     assert_eq!(mend.state, State::ToDo);
@@ -105,7 +104,7 @@ fn what_a_lost_manifest_listed_and_is_gone_is_counted_as_lost() {
 }
 
 #[test]
-fn foreign_manifests_stay_and_nothing_is_built_on_them() {
+fn foreign_manifests_are_kept_and_not_continued() {
     for (this, that, why) in [
         ("\"manifest\":1", "\"manifest\":2", Blocker::OtherVersion),
         ("\"ring\":\"", "\"ring\":\"another", Blocker::RestoreManifest),
@@ -132,7 +131,7 @@ fn foreign_manifests_stay_and_nothing_is_built_on_them() {
 }
 
 #[test]
-fn finished_samples_of_the_dead_are_recovered_unless_linked() {
+fn finished_samples_of_dead_owners_are_recovered() {
     let dir = scratch();
     let config = config(dir.path(), 2, "KEEP: 9");
     generations(&config, 2);
@@ -166,7 +165,7 @@ fn damaged_segments_are_quarantined_when_the_owner_is_dead() {
         let mut bytes = fs::read(&file).unwrap();
         match damage {
             "tail" => bytes.truncate(bytes.len() - 1),
-            _ => bytes[20] ^= 1, // the header: its end is whole
+            _ => bytes[20] ^= 1, // the header; the tail is intact
         }
         fs::write(&file, bytes).unwrap();
         let ring = another(&config);
@@ -214,7 +213,7 @@ fn last_names_are_found_in_any_generation_not_filling() {
         ids.push(id);
         if !place.ends_with("write.4") {
             bring_in(&another(&config));
-            assert_delivered_once(&config.ring, &ids, "it had one name only");
+            assert_delivered_once(&config.ring, &ids, "a last name");
         }
     }
 }
@@ -251,14 +250,14 @@ fn damaged_segments_of_other_users_are_left_alone() {
 }
 
 #[test]
-fn what_cannot_be_read_just_now_is_not_taken_for_damaged() {
+fn unreadable_segments_do_not_count_as_damaged() {
     let dir = scratch();
     let config = config(dir.path(), 2, "KEEP: 9");
     generations(&config, 3);
     let layout = another(&config).layout;
     fs::write(layout.read(2).join(segment_name(40, 1)), "damaged").unwrap();
     fs::remove_file(layout.manifest(2)).unwrap();
-    // What the system will not say now, it may say later.
+    // A call that fails now may succeed later.
     for (errno, damaged) in [(0, Some(true)), (ESTALE, None), (EIO, None), (EACCES, None)] {
         let (ring, hooks) = hooked(&config);
         hooks.hook(move |_, op, path| {
@@ -281,12 +280,12 @@ fn one_of_two_lost_manifests_lists_a_segment_in_both() {
     fs::hard_link(layout.read(2).join(delivered.file()), layout.read(3).join(segment_name(50, 1))).unwrap();
     [2, 3].iter().for_each(|n| fs::remove_file(layout.manifest(*n)).unwrap());
     let ring = another(&config);
-    assert!([2, 3].iter().all(|n| mend_of(&ring, *n, &living(&["a"])).state != State::ToDo), "somebody lives");
+    assert!([2, 3].iter().all(|n| mend_of(&ring, *n, &living(&["a"])).state != State::ToDo), "a process is alive");
     apply(&ring, &living(&[]));
     let manifests = another(&config).manifests;
     let samples = [1, 2, 3, 4].map(|n| manifests.get(n).unwrap().unwrap().summary.samples);
     assert_eq!(samples, [2; 4]);
-    assert_delivered_once(&config.ring, &ids, "two were lost");
+    assert_delivered_once(&config.ring, &ids, "two lost manifests");
 }
 
 #[test]
@@ -329,7 +328,7 @@ fn unlistable_directories_do_not_count_as_empty() {
             assert!(plan.is_err(), "{call} {errno} of {}: {:?}", dir.display(), plan.unwrap().mends);
         }
     }
-    // None, and a file: nothing is in them.
+    // A missing directory and a file: they contain nothing.
     fs::remove_dir(layout.quarantine()).unwrap();
     fs::remove_dir(layout.trash()).unwrap();
     fs::write(layout.staging_of("file-1-a"), "x").unwrap();
@@ -340,7 +339,7 @@ fn unlistable_directories_do_not_count_as_empty() {
     gc::gc(&ring).unwrap();
 }
 
-/// Generations 1 to 4, of which the third is lost with its manifest; and something that was staged before it.
+/// Generations 1 to 4, the third of which is lost with its manifest; and a segment that was staged before it.
 fn third_is_lost(config: &Config) -> (Ring, PathBuf) {
     generations(config, 2);
     let (_, file) = staged(config, 7);
@@ -360,7 +359,7 @@ fn maybe_delivered_segments_are_quarantined_when_staged() {
     let cases: [(&str, Moved, bool); 6] = [
         ("by its owner", |_, file| file.to_owned(), true),
         (
-            "by somebody else",
+            "by another owner",
             |ring, file| {
                 let elsewhere = ring.layout.staging_of("other-1-ab");
                 fs::rename(file.parent().unwrap(), &elsewhere).unwrap();
@@ -369,7 +368,7 @@ fn maybe_delivered_segments_are_quarantined_when_staged() {
             true,
         ),
         (
-            "under another's id",
+            "under another id",
             |_, file| {
                 let other = file.with_file_name(format!("{:032x}.rec", 7));
                 fs::rename(file, &other).unwrap();
@@ -378,7 +377,7 @@ fn maybe_delivered_segments_are_quarantined_when_staged() {
             false,
         ),
         (
-            "since then",
+            "staged later",
             |ring, file| {
                 fs::remove_file(file).unwrap();
                 let config = config(ring.layout.root().parent().unwrap(), 2, "KEEP: 9");
@@ -387,7 +386,7 @@ fn maybe_delivered_segments_are_quarantined_when_staged() {
             false,
         ),
         (
-            "and linked since",
+            "staged and linked later",
             |ring, file| {
                 fs::hard_link(file, ring.layout.write(5).join(segment_name(7, 1))).unwrap();
                 file.to_owned()
@@ -395,7 +394,7 @@ fn maybe_delivered_segments_are_quarantined_when_staged() {
             false,
         ),
         (
-            "and delivered by the next",
+            "delivered by the next generation",
             |ring, file| {
                 let path = ring.layout.manifest(4);
                 let manifest = ring.manifests.get(4).unwrap().unwrap();
@@ -416,7 +415,7 @@ fn maybe_delivered_segments_are_quarantined_when_staged() {
         let ring = another(&config);
         assert_eq!(rebuilding(&mend_of(&ring, 3, &living(&[]))).unclear == 1, goes, "{what}");
         assert_eq!(mend_of(&ring, 3, &living(&["a"])).state == State::ToDo, !goes, "{what}");
-        // What is left is brought in by nobody.
+        // No process commits the remaining file.
         repair::apply_repair(&ring, &repair::plan_repair(&ring, &living(&[])).unwrap(), &Liveness::Unheard).unwrap();
         let kept = fs::read_dir(ring.layout.quarantine()).unwrap().count();
         assert_eq!((file.exists(), kept), (!goes, if goes { 2 } else { 0 }), "{what}");
@@ -442,7 +441,7 @@ fn unreadable_staged_files_stop_repair_of_a_lost_generation() {
     ] {
         let (ring, hooks) = hooked(&config);
         let of = if call == "list" { file.parent().unwrap().to_owned() } else { file.clone() };
-        // Once: what looks at it afterwards finds it.
+        // Fails once; later checks find the file.
         let met = AtomicBool::new(false);
         hooks.hook(move |_, op, path| {
             let hit = op == call && path == of && !met.swap(true, Ordering::SeqCst);
@@ -452,5 +451,5 @@ fn unreadable_staged_files_stop_repair_of_a_lost_generation() {
     }
     fs::write(&file, "damaged").unwrap();
     let ring = another(&config);
-    assert!(rebuilding(&mend_of(&ring, 3, &living(&[]))).unclear == 0, "nobody commits what is damaged");
+    assert!(rebuilding(&mend_of(&ring, 3, &living(&[]))).unclear == 0, "a damaged file is never committed");
 }

@@ -1,4 +1,4 @@
-//! Commit and promotion, a step at a time.
+//! Commit and promotion, one step at a time.
 
 use super::{promote_only, write_manifests};
 use ringreel::config::Config;
@@ -15,7 +15,7 @@ use testkit::ring::{
     self, Action, EACCES, EIO, another, assert_delivered_once, bring_in, config, hooked, linked, scratch, staged, write,
 };
 
-/// A staged segment, on its way.
+/// A staged segment that is not committed yet.
 pub(crate) fn on_its_way(ring: &Ring, id: SampleId, file: &Path) -> Commit {
     let owner = file.parent().unwrap().file_name().unwrap().to_string_lossy().into_owned();
     let bytes = fs::metadata(file).unwrap().len();
@@ -24,11 +24,12 @@ pub(crate) fn on_its_way(ring: &Ring, id: SampleId, file: &Path) -> Commit {
 }
 
 #[test]
-fn commits_take_the_next_number_and_wait_when_full() {
+fn commits_take_the_next_index_and_wait_if_full() {
     let dir = scratch();
     let config = config(dir.path(), 8, "");
     let ring = another(&config);
-    // The index has handed out 0 to 8 when all are staged. What it hands out next is taken; it is told where to go on.
+    // The index has handed out 0 to 8 when all are staged. The next one is taken, so the index learns where to
+    // continue.
     (9..14).chain([20]).for_each(|index| drop(linked(&config, index)));
     let ways = [20, 21, 22].map(|n| staged(&config, n));
     let mut commits = ways.each_ref().map(|(id, file)| on_its_way(&ring, *id, file));
@@ -37,7 +38,7 @@ fn commits_take_the_next_number_and_wait_when_full() {
     let names = ring.fs.list(&ring.layout.write(1)).unwrap();
     assert!(names.len() == 7 && names.contains(&segment_name(21, 1)), "{names:?}");
     assert_eq!(ring.coordination.handed_out(1).unwrap(), 22);
-    assert_eq!(ring.commit_step(&mut commits[0], true).unwrap(), CommitOutcome::Linked(1), "and is not linked twice");
+    assert_eq!(ring.commit_step(&mut commits[0], true).unwrap(), CommitOutcome::Linked(1), "not linked twice");
     assert!(!ring.seems_full(0));
     assert_eq!(ring.commit_step(&mut commits[1], true).unwrap(), CommitOutcome::Linked(1));
     assert!(ring.seems_full(0));
@@ -51,7 +52,7 @@ fn commits_take_the_next_number_and_wait_when_full() {
 }
 
 #[test]
-fn that_a_generation_is_full_is_looked_at_again_after_a_while() {
+fn full_generation_is_checked_again_after_a_while() {
     let dir = scratch();
     let mut config = config(dir.path(), 8, "");
     ring::a_manager_seems_to_live(&config);
@@ -68,13 +69,13 @@ fn that_a_generation_is_full_is_looked_at_again_after_a_while() {
     fs::remove_file(rings[0].layout.write(1).join(segment_name(0, 1))).unwrap();
     sleep(Duration::from_millis(30));
     let [(patient, for_hours), (soon, for_moments)] = &mut commits;
-    assert_eq!(patient.commit_step(for_hours, false).unwrap(), CommitOutcome::Wait(1), "not at each step");
+    assert_eq!(patient.commit_step(for_hours, false).unwrap(), CommitOutcome::Wait(1), "not polled at each step");
     assert_eq!(soon.commit_step(for_moments, false).unwrap(), CommitOutcome::Linked(1));
 }
 
-/// Estimating the fill by the number of files would link both single samples.
+/// An estimate of the fill by the number of files would link both single samples.
 #[test]
-fn names_say_how_full_a_generation_of_unequal_segments_is() {
+fn segment_names_give_the_fill_of_a_generation() {
     let dir = scratch();
     let single = config(dir.path(), 8, "");
     ring::a_manager_seems_to_live(&single);
@@ -88,9 +89,9 @@ fn names_say_how_full_a_generation_of_unequal_segments_is() {
     assert_eq!(ring.commit_step(&mut commits[1], false).unwrap(), CommitOutcome::Wait(1));
 }
 
-/// Only a look at the footers tells, and it is remembered.
+/// Only the footers show the number of samples; the result is cached.
 #[test]
-fn names_that_claim_too_much_delay_a_commit_once() {
+fn exaggerated_segment_names_delay_a_commit_once() {
     let dir = scratch();
     let config = config(dir.path(), 8, "");
     (0..3).for_each(|n| drop(linked(&config, n)));
@@ -113,7 +114,7 @@ fn names_that_claim_too_much_delay_a_commit_once() {
 }
 
 #[test]
-fn numbers_of_closed_generations_are_random_for_long_waiters() {
+fn long_waiting_commits_get_a_random_index() {
     let dir = scratch();
     let config = config(dir.path(), 8, "");
     let ring = another(&config);
@@ -127,7 +128,7 @@ fn numbers_of_closed_generations_are_random_for_long_waiters() {
 }
 
 #[test]
-fn a_link_that_fails_is_another_ones_to_make_or_an_error() {
+fn failed_link_of_another_owner_is_left_to_it() {
     for (errno, step) in [(EACCES, Some(CommitOutcome::Refused)), (EIO, None)] {
         let dir = scratch();
         let config = config(dir.path(), 8, "");
@@ -141,7 +142,7 @@ fn a_link_that_fails_is_another_ones_to_make_or_an_error() {
             },
         );
         assert_eq!(ring.commit_step(&mut commit, true).ok(), step);
-        // Of its own, it is an error whatever it says.
+        // For its own segment, every failure is an error.
         commit.staged.owner.clone_from(&ring.me);
         let ours = ring.layout.staging_of(&ring.me);
         fs::create_dir_all(&ours).unwrap();
@@ -151,7 +152,7 @@ fn a_link_that_fails_is_another_ones_to_make_or_an_error() {
 }
 
 #[test]
-fn staging_names_of_other_owners_are_left_to_them() {
+fn staging_names_of_other_owners_are_kept() {
     for (errno, is_told) in [(EACCES, false), (EIO, true)] {
         let dir = scratch();
         let config = config(dir.path(), 2, "");
@@ -172,7 +173,7 @@ fn staging_names_of_other_owners_are_left_to_them() {
 }
 
 #[test]
-fn removed_staged_files_are_waited_for_and_then_lost() {
+fn removed_staged_files_are_awaited_and_then_lost() {
     let dir = scratch();
     let config = Config { lease: Duration::from_millis(200), ..config(dir.path(), 8, "") };
     let ring = another(&config);
@@ -188,7 +189,7 @@ fn removed_staged_files_are_waited_for_and_then_lost() {
 }
 
 #[test]
-fn a_promotion_says_what_it_left_out() {
+fn promotion_reports_omitted_segments() {
     let dir = scratch();
     let config = config(dir.path(), 2, "");
     let staged = [0, 1, 2].map(|n| staged(&config, n));
@@ -203,13 +204,13 @@ fn a_promotion_says_what_it_left_out() {
     let (told, swap_ms) = (promotion.manifest.summary.swap_ms, promotion.swap_ms);
     assert!(0.0 < told && told <= swap_ms && swap_ms < 60_000.0, "{told} {swap_ms}");
     assert!(ring.layout.write(2).exists() && !ring.layout.write(1).exists());
-    // The link of what came too late is removed, and what is damaged stays: it may only be seen too early.
+    // The late link is removed, but a damaged segment stays, because it may only be visible too early.
     let mut names = ring.fs.list(&ring.layout.read(1)).unwrap();
     names.sort();
     assert_eq!(names, [0, 1, 9].map(|n| segment_name(n, 1)));
     assert!(ring.promote(PromoteWhen::NotEmpty).unwrap().done().is_none());
     bring_in(&ring);
-    assert_delivered_once(&config.ring, &ids, "one came too late");
+    assert_delivered_once(&config.ring, &ids, "one late link");
 }
 
 #[test]
@@ -237,13 +238,13 @@ fn segments_count_once_and_not_beyond_the_cap() {
     let bytes = fs::metadata(&file).unwrap().len();
     assert_eq!((ring.count_samples(1).unwrap(), ring.fill_in(1, &filling).unwrap()), (1, (1, bytes)));
     assert_eq!(ring.look_at(1, &filling).unwrap().segments.len(), 2);
-    // A directory that was made anew is looked at anew.
+    // A directory that was recreated is listed again.
     fs::rename(&filling, ring.layout.trash().join("old")).unwrap();
     fs::create_dir(&filling).unwrap();
     assert_eq!(ring.count_samples(1).unwrap(), 0);
 
-    // Three samples in a segment are as many as a generation may have; four are too many. A name tells
-    // their number, or the segment does not count.
+    // A segment may have as many samples as a generation, here three; four are too many. Its name gives the number, or
+    // the segment does not count.
     let elsewhere = scratch();
     let large = ring::config(elsewhere.path(), 100, "SEGMENT_SAMPLES: 4");
     for (samples, named, counts) in [(3, 3, 1), (4, 4, 0), (3, 1, 0)] {
@@ -268,16 +269,16 @@ fn lookups_of_one_generation_are_not_used_for_the_next() {
     let looked = |n: u64| ring.look_at(n, &ring.layout.write(n)).unwrap().segments;
     let first = looked(1);
     fs::create_dir(ring.layout.write(2)).unwrap();
-    // Another thread has gone on to the next one.
+    // Another thread has continued with the next generation.
     assert!(looked(2).is_empty() && ring.countable(1, &first).unwrap().len() == 2);
     assert_eq!(promote_only(&another(&config)), 1);
     fs::hard_link(ring.layout.read(1).join(first[0].file()), ring.layout.write(2).join(segment_name(50, 1))).unwrap();
     let late = looked(2);
-    assert!(late.len() == 1 && ring.countable(2, &late).unwrap().is_empty(), "it is delivered already");
+    assert!(late.len() == 1 && ring.countable(2, &late).unwrap().is_empty(), "the segment is delivered already");
 }
 
 #[test]
-fn filling_directory_is_made_again_or_the_next_one_fills() {
+fn removed_filling_directory_is_recreated_or_skipped() {
     let dir = scratch();
     let config = config(dir.path(), 8, "");
     let ring = another(&config);
@@ -286,7 +287,7 @@ fn filling_directory_is_made_again_or_the_next_one_fills() {
     let linked = ring.commit_step(&mut on_its_way(&ring, id, &file), true).unwrap();
     assert!(linked == CommitOutcome::Linked(1) && ring.layout.write(1).exists());
     fs::rename(ring.layout.write(1), ring.layout.read(1)).unwrap();
-    // The one after it was promoted, too: a power cut took the manifests back.
+    // The next generation was promoted, too, but a power cut undid the manifests.
     fs::create_dir(ring.layout.read(2)).unwrap();
     let (id, file) = staged(&config, 21);
     let mut commit = on_its_way(&ring, id, &file);
@@ -296,14 +297,14 @@ fn filling_directory_is_made_again_or_the_next_one_fills() {
     assert!(!ring.layout.write(1).exists());
 }
 
-/// A pruned manifest listed nothing that still has a staging name, and everything that has none.
+/// A pruned manifest listed no segment that still has a staging name, and every segment that has none.
 #[test]
-fn staging_name_tells_what_pruned_manifests_listed() {
+fn staging_name_implies_what_pruned_manifests_listed() {
     for (newest, first_exists, is_staged, want) in [
         (1025, true, true, Some(CommitOutcome::Linked(1026))),
         (1025, false, true, Some(CommitOutcome::Linked(1026))),
         (1025, false, false, Some(CommitOutcome::Delivered(None))),
-        (1024, false, true, None), // too young to be pruned: it cannot be seen, and may list the segment
+        (1024, false, true, None), // too new to be pruned: it is invisible, and may list the segment
     ] {
         let dir = scratch();
         let config = config(dir.path(), 8, "");
@@ -325,7 +326,7 @@ fn staging_name_tells_what_pruned_manifests_listed() {
 }
 
 #[test]
-fn footers_tell_how_full_a_generation_is() {
+fn footers_give_the_fill_of_a_generation() {
     let dir = scratch();
     let config = config(dir.path(), 4, "");
     let ring = another(&config);
@@ -333,11 +334,11 @@ fn footers_tell_how_full_a_generation_is() {
     for (index, (_, file)) in ways.iter().take(2).enumerate() {
         fs::hard_link(file, ring.layout.write(1).join(segment_name(10 + index as u64, 1))).unwrap();
     }
-    // Two names, of which each might be of two samples.
+    // Two names, each of which might have two samples.
     let mut commit = on_its_way(&ring, ways[2].0, &ways[2].1);
     commit.staged.samples = 2;
     assert_eq!(ring.commit_step(&mut commit, false).unwrap(), CommitOutcome::Linked(1));
-    // Four names, of which two are of one segment.
+    // Four names, two of which belong to one segment.
     fs::hard_link(&ways[0].1, ring.layout.write(1).join(segment_name(20, 1))).unwrap();
     let (id, file) = staged(&config, 30);
     let ring = another(&config);

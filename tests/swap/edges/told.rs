@@ -1,4 +1,4 @@
-//! What is told as a warning, and how often.
+//! Warnings, and how often they are logged.
 
 use super::steps::on_its_way;
 use ringreel::layout::segment_name;
@@ -10,14 +10,14 @@ use std::time::Duration;
 use testkit::log::warnings;
 use testkit::ring::{Action, EIO, another, config, hooked, linked, scratch, staged};
 
-/// How many warnings with these words `call` gives.
+/// Counts the warnings with these words that `call` logs.
 fn told(words: &str, call: impl FnOnce()) -> usize {
     let ((), all) = warnings(call);
     all.lines().filter(|warning| warning.contains(words)).count()
 }
 
 #[test]
-fn unreadable_segments_are_reported_once_after_some_looks() {
+fn unreadable_segments_are_reported_once_after_some_polls() {
     let dir = scratch();
     let ring = another(&config(dir.path(), 8, ""));
     fs::write(ring.layout.write(1).join(segment_name(3, 1)), "damaged").unwrap();
@@ -30,7 +30,7 @@ fn unreadable_segments_are_reported_once_after_some_looks() {
 }
 
 #[test]
-fn unreadable_segments_of_the_dead_are_reported_unless_gone() {
+fn unreadable_segments_of_dead_owners_are_reported() {
     const ENOENT: i32 = 2;
     for (errno, is_told) in [(EIO, true), (ENOENT, false)] {
         let dir = scratch();
@@ -50,16 +50,16 @@ fn unreadable_segments_of_the_dead_are_reported_unless_gone() {
 }
 
 #[test]
-fn a_counter_that_repeats_itself_is_told_of_once() {
+fn repeating_counter_is_logged_once_per_process() {
     let dir = scratch();
     let config = config(dir.path(), 32, "");
     (0..14).for_each(|index| drop(linked(&config, index)));
     let ways = [21, 22, 23].map(|n| staged(&config, n));
     let commit = |ring: &Ring, n: usize| {
-        ring.coordination.clear().unwrap(); // what it hands out next is taken
+        ring.coordination.clear().unwrap(); // the next index that it hands out is taken
         let mut commit = on_its_way(ring, ways[n].0, &ways[n].1);
         told("repeats itself", || assert_eq!(ring.commit_step(&mut commit, true).unwrap(), CommitOutcome::Linked(1)))
     };
     let ring = another(&config);
-    assert_eq!([commit(&ring, 0), commit(&ring, 1), commit(&another(&config), 2)], [1, 0, 1], "once by each process");
+    assert_eq!([commit(&ring, 0), commit(&ring, 1), commit(&another(&config), 2)], [1, 0, 1], "once per process");
 }

@@ -1,4 +1,4 @@
-//! What is reclaimed, recovered, pruned and counted, and what an index is told.
+//! Reclaim, recovery, pruning and their counts, and what an index is restored from.
 
 use super::{generations, keeping, promote_only, write_manifests};
 use ringreel::config::Config;
@@ -23,7 +23,7 @@ const EBUSY: i32 = 16;
 const ENOTEMPTY: i32 = 39;
 
 #[test]
-fn what_is_reclaimed_is_counted_and_what_is_kept_is_there() {
+fn reclaim_counts_removals_and_keeps_the_rest() {
     let dir = scratch();
     let config = config(dir.path(), 2, "KEEP: 3");
     generations(&config, 4);
@@ -44,7 +44,7 @@ fn what_is_reclaimed_is_counted_and_what_is_kept_is_there() {
     assert!(found.bytes == bytes(1) && found.why == gc::Unneeded::BeyondKeep(1), "{found:?}");
 
     assert_eq!(ring.reclaim().unwrap(), Reclaimed { generations: 2, samples: 4, files: 5, more: true });
-    // A foreign directory in the trash stays, and the next call looks at it again.
+    // A foreign directory in the trash stays, and the next call examines it again.
     assert_eq!(ring.reclaim().unwrap(), Reclaimed { more: true, ..Reclaimed::default() });
     let there = |dir: PathBuf| dir.exists();
     assert_eq!([1, 2, 3, 4].map(|n| there(ring.layout.read(n))), [false, false, true, true]);
@@ -54,8 +54,8 @@ fn what_is_reclaimed_is_counted_and_what_is_kept_is_there() {
 }
 
 #[test]
-fn unremovable_files_are_left_for_the_next_time() {
-    // The call that fails, with what, whether that is an error, and whether the generation is gone from its place.
+fn unremovable_files_are_left_for_the_next_pass() {
+    // The failing call, its errno, whether it is an error, and whether the generation has left its place.
     for (op, errno, is_error, moved) in [
         ("rename", EACCES, false, false),
         ("rename", EIO, true, false),
@@ -97,7 +97,7 @@ fn unlistable_generations_are_not_reclaimed() {
             generations(&config, 3);
             let (ring, hooks) = hooked(&config);
             let ring = keeping(ring, 1);
-            // Its last name, had somebody removed the other one.
+            // The segment would have its last name here if another process had removed the other one.
             let last = ring.layout.read(1).join(segment_name(50, 1));
             fs::rename(staged(&config, 7).1, &last).unwrap();
             let of = if op == "open" { last.clone() } else { ring.layout.read(1) };
@@ -115,7 +115,7 @@ fn unlistable_generations_are_not_reclaimed() {
     }
 }
 
-/// The second name was given by hand and does not say how many samples the segment holds.
+/// The second name was made by hand, and does not give the number of samples in the segment.
 #[test]
 fn last_name_of_an_undelivered_segment_keeps_its_generation() {
     for samples in [1, 3] {
@@ -131,7 +131,7 @@ fn last_name_of_an_undelivered_segment_keeps_its_generation() {
 }
 
 #[test]
-fn removed_trash_and_quarantine_are_made_again() {
+fn removed_trash_and_quarantine_are_recreated() {
     let dir = scratch();
     let config = config(dir.path(), 2, "KEEP: 3");
     generations(&config, 3);
@@ -140,17 +140,17 @@ fn removed_trash_and_quarantine_are_made_again() {
     let ring = keeping(another(&config), 1);
     let dirs = [ring.layout.trash(), ring.layout.quarantine()];
     dirs.iter().for_each(|dir| fs::remove_dir(dir).unwrap());
-    assert_eq!(keeping(another(&config), 3).reclaim().unwrap(), Reclaimed::default(), "it is not needed");
+    assert_eq!(keeping(another(&config), 3).reclaim().unwrap(), Reclaimed::default(), "the directory is not needed");
     assert_eq!(ring.reclaim().unwrap(), Reclaimed { generations: 1, samples: 2, files: 2, more: true });
     assert!(!ring.layout.read(1).exists() && dirs[0].exists());
     assert_eq!(ringreel_ops::status::status(&ring).unwrap().quarantined, 0);
     let nobody = Liveness::Living(BTreeSet::new());
     repair::apply_repair(&ring, &repair::plan_repair(&ring, &nobody).unwrap(), &nobody).unwrap();
-    assert!(!damaged.exists() && fs::read_dir(&dirs[1]).unwrap().count() == 2, "the segment, and why");
+    assert!(!damaged.exists() && fs::read_dir(&dirs[1]).unwrap().count() == 2, "the segment and the reason");
 }
 
 #[test]
-fn what_recovery_does_is_counted() {
+fn recovery_counts_its_actions() {
     let dir = scratch();
     let config = Config { lease: Duration::from_millis(10), ..config(dir.path(), 2, "") };
     let (delivered, file) = linked(&config, 0);
@@ -190,7 +190,7 @@ fn what_recovery_does_is_counted() {
 }
 
 #[test]
-fn own_unfinished_files_stay_and_those_of_the_long_dead_do_not() {
+fn unfinished_files_are_removed_for_long_dead_owners_only() {
     type Round = fn(&Ring);
     let rounds: [Round; 2] =
         [|ring| gc::gc(ring).unwrap(), |ring| assert!(ring.recover(&mut ring.failure_detector()).is_ok())];
@@ -219,7 +219,7 @@ fn own_unfinished_files_stay_and_those_of_the_long_dead_do_not() {
 }
 
 #[test]
-fn what_stands_in_staging_and_is_no_owner_hinders_nobody() {
+fn foreign_files_in_staging_do_not_block_recovery() {
     let dir = scratch();
     let config = Config { lease: Duration::from_millis(10), ..config(dir.path(), 8, "") };
     let ring = another(&config);
@@ -251,7 +251,7 @@ fn old_manifests_are_pruned_a_bounded_number_in_each_pass() {
         assert_eq!(left(), (0..=newest).collect::<Vec<_>>());
     }
     write_manifests(&ring.layout, 2112);
-    fs::create_dir(ring.layout.read(7)).unwrap(); // it is still there
+    fs::create_dir(ring.layout.read(7)).unwrap(); // the generation exists
     ring.reclaim().unwrap();
     assert_eq!(left(), [7].into_iter().chain(257..=2112).collect::<Vec<_>>());
 }
@@ -264,12 +264,12 @@ fn ring_size_counts_manifests_and_the_filling_generation() {
     let ring = another(&config);
     let bytes = |n: u64| ring.manifests.get(n).unwrap().unwrap().summary.bytes;
     let len = |path: PathBuf| fs::metadata(path).unwrap().len();
-    // Generation 1 is older than is kept, and still there.
+    // Generation 1 is older than KEEP, and still exists.
     let all = bytes(1) + bytes(2) + bytes(3);
     assert_eq!(ring.usage().unwrap(), (all, 6));
     linked(&config, 7);
     fs::write(ring.layout.write(4).join(segment_name(8, 1)), "damaged").unwrap();
-    fs::create_dir(ring.layout.read(77)).unwrap(); // a stranger's
+    fs::create_dir(ring.layout.read(77)).unwrap(); // a foreign directory
     let filling = len(ring.layout.write(4).join(segment_name(7, 1)));
     assert_eq!(ring.usage().unwrap(), (all + filling, 8));
     fs::remove_dir_all(ring.layout.write(4)).unwrap();
@@ -279,11 +279,11 @@ fn ring_size_counts_manifests_and_the_filling_generation() {
 }
 
 #[test]
-fn an_index_knows_nobody_only_where_somebody_worked_without_it() {
+fn empty_index_of_a_used_ring_is_detected() {
     let dir = scratch();
     let config = config(dir.path(), 2, "");
     let ring = another(&config);
-    assert!(!repair::coordination::coordination_is_elsewhere(&ring).unwrap(), "nobody worked yet");
+    assert!(!repair::coordination::coordination_is_elsewhere(&ring).unwrap(), "no process has worked yet");
     linked(&config, 0);
     assert!(!repair::coordination::coordination_is_elsewhere(&ring).unwrap(), "a number was handed out");
     ring.coordination.clear().unwrap();
@@ -293,7 +293,7 @@ fn an_index_knows_nobody_only_where_somebody_worked_without_it() {
 }
 
 #[test]
-fn index_learns_what_the_directory_says_once() {
+fn index_is_restored_from_the_directory_once() {
     let dir = scratch();
     let config = config(dir.path(), 2, "KEEP: 3");
     generations(&config, 2);
@@ -320,14 +320,14 @@ fn index_learns_what_the_directory_says_once() {
     let old = says(1);
     assert_eq!(repair(&old, true, false), [Repair::Status { says: Some(1), newest: 2 }]);
     assert_eq!(old.status().unwrap().unwrap().generation, 2);
-    // One that knows more is thrown away only where nobody works.
+    // An index that knows more is discarded only while no process works.
     let newer = says(9);
     assert_eq!(repair(&newer, true, false), [Repair::Future { says: 9, newest: 2 }]);
     assert_eq!(newer.status().unwrap().unwrap().generation, 9);
     assert_eq!(repair(&newer, true, true)[0], Repair::Future { says: 9, newest: 2 });
     assert_eq!((newer.status().unwrap().unwrap().generation, newer.handed_out(3).unwrap()), (2, 6));
 
-    // The next manager's token is higher than that of the last one, wherever the index is then.
+    // The next manager's token exceeds the last one's, wherever the index is then.
     assert!(ring.coordination.claim_lease("manager", 7, "somebody-1-a").unwrap());
     let moved = MemoryStore::default();
     repair::coordination::move_coordination(&ring, &moved).unwrap();
@@ -336,7 +336,7 @@ fn index_learns_what_the_directory_says_once() {
 }
 
 #[test]
-fn who_may_be_dead_is_known_only_when_all_were_watched() {
+fn dead_owners_are_known_only_after_all_were_watched() {
     let living = |names: &[&str]| Liveness::Living(names.iter().map(|name| (*name).to_owned()).collect());
     for (life, in_the_way, dead) in [
         (Liveness::Unknown, true, true),
@@ -373,7 +373,7 @@ fn generations_with_held_out_samples_are_kept() {
 }
 
 #[test]
-fn half_promotions_and_the_samples_behind_are_sealed_together() {
+fn half_promotion_and_later_samples_are_promoted_together() {
     let dir = scratch();
     let config = config(dir.path(), 2, "");
     let ways = [0, 1].map(|n| staged(&config, n));
