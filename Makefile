@@ -1,4 +1,4 @@
-# The two commands of the README are `make demo` and `make test`. The others are longer looks.
+# `make demo` and `make test` are in the README. The other targets are longer tests and measurements.
 PYTHON ?= python3
 .PHONY: demo test test-quick test-all docs dist storm reliability cluster fuzz mutants bench scale clean
 
@@ -7,26 +7,26 @@ PYTHON ?= python3
 demo:
 	WHEEL="$(WHEEL)" scripts/demo.sh
 
-# Rust, Python, documentation. What cannot run here is named, and counted as skipped.
+# Tests Rust, Python and the documentation. Tests that cannot run here are named, and counted as skipped.
 test:
 	scripts/test.sh
 
-# A part of it for daily work: it needs neither network nor root.
+# A subset for daily work; needs neither network nor root.
 test-quick:
 	scripts/test.sh quick
 
-# Everything that is tested, at full length: two hours.
+# All tests at full length: two hours.
 test-all: test reliability storm fuzz
 
 # Builds the documentation as a site: open target/site/index.html.
 docs:
 	scripts/docs.sh
 
-# Builds the packages into dist/ (wheels, source, command, crates) and tries each: `make dist PARTS="sdist wheel"` for some.
+# Builds the packages into dist/ (wheels, source, command, crates) and tries each: `make dist PARTS="sdist wheel"`.
 dist:
 	scripts/dist.sh $(PARTS)
 
-# Ten minutes of killing and stopping everybody at random, on full disks, while the index is lost; ten more in which owners
+# Ten minutes of killing and stopping processes at random, with full disks and a lost index; ten more in which owners
 # are stopped for longer than manifests are kept; then five with the index in MongoDB.
 storm:
 	scripts/mongodb.sh java
@@ -34,7 +34,7 @@ storm:
 	RINGREEL_STORM_SECONDS=600 cargo test --release --package ringreel-cli --features short-history --test storm -- --nocapture
 	RINGREEL_STORM_SECONDS=300 scripts/with_mongodb.sh cargo test --release --test storm -- --nocapture
 
-# All that `make test` has a short slice of, as docs/internals/reliability.md has the figures of: an hour.
+# The full length of the tests that `make test` runs briefly (figures: docs/internals/reliability.md): an hour.
 reliability:
 	cargo run --release --package ringreel-model
 	RINGREEL_CRASH_IMAGES=120000 cargo test --release --test crash_images -- --nocapture
@@ -43,27 +43,27 @@ reliability:
 	RINGREEL_POWER_CUTS=20 cargo test --release --test disks -- --nocapture
 	RINGREEL_HOSTILE=1000 cargo test --release --test hostile -- --nocapture
 
-# Clusters on this machine (root), ten minutes of storm each: GlusterFS with SLURM, MooseFS and CephFS on nodes that are
-# namespaces, NFS 4.2 and NFS 3 on virtual machines. More than three hours.
+# Clusters on this machine (needs root), a storm of ten minutes each: GlusterFS with SLURM, MooseFS and CephFS on nodes
+# that are namespaces, NFS 4.2 and NFS 3 on virtual machines. More than three hours.
 cluster:
 	scripts/cluster.sh --fs all --seconds 600
 
-# Ten minutes of fuzzing for each decoder; `make test` has 10 seconds of it.
+# Ten minutes of fuzzing for each decoder; `make test` runs 10 seconds.
 fuzz:
 	scripts/fuzz.sh 600
 
-# Whether the tests would notice a mistake, in a sample of both format/ and the ring: hours.
+# Mutation tests: whether the tests notice mistakes in a sample of format/ and the ring. Hours.
 mutants:
 	scripts/mutants.sh
 
-# ringreel beside other formats, write(2) and a map, from Rust and from Python: docs/internals/benchmarks.md is made anew. Half an
-# hour, on a machine that has nothing else to do; BENCH="--quick" is for a look. (Others: `cargo bench` has swaps, the codec
-# and `ringreel verify`; benches/stream.py has waits; benches/dataloader.py has torch.)
+# Compares ringreel with other formats, write(2) and a map, from Rust and from Python, and rewrites
+# docs/internals/benchmarks.md. Half an hour on an otherwise idle machine; BENCH="--quick" for a short run.
+# (`cargo bench` measures swaps, the codec and `ringreel verify`; benches/stream.py waits; benches/dataloader.py torch.)
 bench:
 	benches/side_by_side/setup.sh
 	.venv-bench/bin/python benches/side_by_side $(or $(BENCH),--docs)
 
-# The ring as a system: flow, swaps, idle roles, operations. Half an hour; docs/internals/scale.md is made anew.
+# Measures the whole system: flow, swaps, idle roles, operations. Half an hour; rewrites docs/internals/scale.md.
 scale:
 	$(PYTHON) benches/system.py
 
