@@ -1,12 +1,12 @@
-//! What compressing parts costs and gains, by level, beside a plain write and a mapped read of the same run.
+//! The cost and the gain of compressing parts, by level, compared with a plain write and a mapped read in the same run.
 //!
 //!     cargo bench --no-default-features --bench compression [-- --quick] [--sizes 256,32] [--levels -5,1,3,6,9]
 //!         [--rounds 5] [--dir DIR] [--write docs/how-to/compression.md]
 //!
-//! Samples of one part of n x n x n elements, written to and read from the page cache. Times are those of the processor, so
-//! that neither the disk nor what else runs counts; but for the two threads at the end, where they are the wall's. Medians
-//! of rounds that take turns. `--write` puts the tables between the two marks of that file. `DIR` (by default the temporary directory) is where
-//! segments are written.
+//! Samples have one part of n x n x n elements, and are written to and read from the page cache. Times are CPU times,
+//! so that neither the disk nor other programs count; only the two threads at the end are measured in wall time.
+//! Figures are medians of alternating rounds. `--write` replaces the tables between the two marks of that file.
+//! Segments are written to `DIR` (default: the temporary directory).
 #![allow(clippy::panic, clippy::unwrap_used, clippy::print_stderr, clippy::print_stdout, missing_docs)]
 
 use ringreel::format::{
@@ -22,7 +22,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// MB/s that a disk gives to one reader, or takes from one generator.
+/// Throughputs of disks, in MB/s for one reader or one generator.
 const DISKS: [f64; 3] = [100.0, 500.0, 2000.0];
 const MARKS: [&str; 2] = ["<!-- figures -->\n", "<!-- end of the figures -->\n"];
 
@@ -44,7 +44,7 @@ impl Options {
             text.split(',').map(|n| n.parse().unwrap()).collect()
         }
         while let Some(arg) = args.next() {
-            let mut value = || args.next().unwrap_or_else(|| panic!("{arg} wants a value"));
+            let mut value = || args.next().unwrap_or_else(|| panic!("{arg} needs a value"));
             match arg.as_str() {
                 "--quick" => (options.sizes, options.rounds) = (vec![96, 32], 3),
                 "--sizes" => options.sizes = list(&value()),
@@ -53,14 +53,14 @@ impl Options {
                 "--dir" => options.dir = value().into(),
                 "--write" => options.write = Some(value().into()),
                 "--bench" => {} // cargo's own
-                other => panic!("{other} is not known"),
+                other => panic!("unknown argument {other}"),
             }
         }
         options
     }
 }
 
-/// Numbers between 0 and 1, always the same.
+/// Pseudo-random numbers between 0 and 1, always the same.
 struct Random(u64);
 
 impl Random {
@@ -75,13 +75,13 @@ impl Random {
         (self.word() >> 40) as f32 / (1 << 24) as f32
     }
 
-    /// About normal, of mean 0 and deviation 1.
+    /// Approximately normal, with mean 0 and standard deviation 1.
     fn normal(&mut self) -> f32 {
         ((0..4).map(|_| self.next()).sum::<f32>() - 2.0) * 1.73
     }
 }
 
-/// A label map of n x n x n: 40 regions with curved borders in an ellipsoid, 0 outside of it.
+/// A label map of n x n x n: 40 regions with curved borders in an ellipsoid, and 0 outside of it.
 fn labels(n: usize) -> Vec<u8> {
     let mut random = Random(7);
     let seeds: Vec<[f32; 3]> = (0..40).map(|_| [random.next(), random.next(), random.next()]).collect();
@@ -99,8 +99,8 @@ fn labels(n: usize) -> Vec<u8> {
     (0..n * n * n).map(label).collect()
 }
 
-/// An image of these regions, 0 to 255: a brightness for each, a field that changes slowly, and noise. Where `empty` says
-/// so, all is 0 outside of them.
+/// An image of these regions, 0 to 255: a brightness per region, a slowly varying field, and noise. With `empty`, all
+/// is 0 outside of them.
 fn image(labels: &[u8], n: usize, empty: bool) -> Vec<f32> {
     let mut random = Random(11);
     let value = |(at, label): (usize, &u8)| {
@@ -112,7 +112,7 @@ fn image(labels: &[u8], n: usize, empty: bool) -> Vec<f32> {
     labels.iter().enumerate().map(value).collect()
 }
 
-/// What is compressed: its name, type, shape and bytes.
+/// A kind of data to compress: its name, type, shape and bytes.
 struct Kind {
     name: &'static str,
     dtype: DType,
@@ -137,7 +137,7 @@ fn kinds(n: usize) -> Vec<Kind> {
     ]
 }
 
-/// Seconds for which this thread has had a processor.
+/// CPU seconds of this thread.
 fn processor_seconds() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
@@ -158,7 +158,7 @@ fn add_up(bytes: &[u8]) -> u64 {
     bytes.chunks_exact(8).fold(0, |sum, word| sum.wrapping_add(u64::from_le_bytes(*word.first_chunk().unwrap())))
 }
 
-/// Seconds of one round.
+/// The times of one round, in seconds.
 #[derive(Default)]
 struct Seconds {
     compress: Vec<f64>,
@@ -169,7 +169,7 @@ struct Seconds {
 
 struct Row {
     level: Option<i32>,
-    /// Bytes of the segment.
+    /// Size of the segment in bytes.
     stored: u64,
     seconds: Seconds,
 }
@@ -212,7 +212,7 @@ fn measure(kind: &Kind, row: &mut Row, dir: &Path, count: bool) {
     }
 }
 
-/// Whether a generator compresses this, when that is left to it.
+/// Whether `COMPRESS: auto` compresses this kind.
 fn is_compressed_by_auto(kind: &Kind) -> bool {
     let dir = tempfile::tempdir().unwrap();
     let yaml = "DBNAME: t\nSWAP_CAP: 1\nSAMPLE: [data]\nCOMPRESS: auto\n";
@@ -227,7 +227,7 @@ fn is_compressed_by_auto(kind: &Kind) -> bool {
     head.parts[0].codec == Codec::Zstd
 }
 
-/// Tables: what was measured; what readers gain; what generators gain.
+/// Three tables: the measurements, the gain of readers, the gain of generators.
 struct Tables([String; 3]);
 
 impl Tables {
@@ -258,7 +258,7 @@ impl Tables {
                 writeln!(self.0[0], "| {name} | none | 1 | | | {write:.0} | {read:.0} | {auto} |").unwrap();
                 continue;
             };
-            // What does not become less is stored as it is.
+            // Data that does not shrink is stored uncompressed.
             if row.stored >= rows[0].stored {
                 writeln!(self.0[0], "| {name} | {level} | 1 | {compress:.0} | | {write:.0} | {read:.0} | |").unwrap();
                 continue;
@@ -287,8 +287,8 @@ impl Tables {
     }
 }
 
-/// Milliseconds for a sample of labels, to be compressed, and an image, to be written as it is: one after the other, and
-/// the first in a thread of its own.
+/// Milliseconds to compress labels and write an image uncompressed: one after the other, and with the compression in a
+/// separate thread.
 fn two_threads(kinds: &[Kind], rounds: usize, dir: &Path) -> (f64, f64) {
     let rec = dir.join("sample.rec");
     let (labels, image) = (&kinds[0], &kinds[1]);

@@ -1,13 +1,13 @@
-"""How fast samples come out of torch's DataLoader: from .npy files, from a ring, and with ringreel.torch.collate.
+"""Measures torch's DataLoader on .npy files and on a ring, with and without ringreel.torch.collate.
 
     python benches/dataloader.py [--dir DIRECTORY] [--samples 24] [--size 256] [--workers 2 0] [--batch 1 4]
         [--rounds 5]
 
-Samples are two parts of size x size x size uint8. All ways read the same samples, from the page cache, side by side in
-one run: each has its loader, whose workers stay, and in each round each makes one pass. The process that takes the
-batches reads every byte of them. Printed are samples a second: the median of the rounds, the slowest and the fastest
-round, and the ratio of the medians to that of the .npy files. Before the rounds each way makes a pass that is not
-counted: its workers start, and checksums are compared for the first time (with VERIFY: always, in every pass).
+Samples are two parts of size x size x size uint8. All ways read the same samples from the page cache in one run: each
+way has one loader with persistent workers, and makes one pass in each round. The process that receives the batches
+reads every byte of them. The program prints samples per second: the median, slowest and fastest round, and the ratio
+of the median to that of the .npy files. One pass of each way before the rounds is not counted: workers start in it,
+and checksums are compared for the first time (with VERIFY: always, in every pass).
 """
 
 import argparse
@@ -28,7 +28,7 @@ PARTS = ("data", "label")
 
 
 class Files(Dataset):
-    """Samples in .npy files, one for each part."""
+    """Samples in .npy files, one per part."""
 
     def __init__(self, directory: str, samples: int) -> None:
         self.directory, self.samples = directory, samples
@@ -41,7 +41,7 @@ class Files(Dataset):
 
 
 def write(directory: str, samples: int, size: int) -> dict[str, object]:
-    """Writes the samples, as files and into a ring, and gives the ring's configuration."""
+    """Writes the samples to files and to a ring; returns the ring's configuration."""
     os.mkdir(f"{directory}/npy")
     config = {"RING": f"{directory}/ring", "SAMPLE": list(PARTS), "SWAP_CAP": samples}
     rng = np.random.default_rng(0)
@@ -56,12 +56,12 @@ def write(directory: str, samples: int, size: int) -> dict[str, object]:
 
 
 def taken(tensor: torch.Tensor) -> int:
-    """Reads every byte, and says what it found."""
+    """Reads every byte; returns their sum."""
     return int(tensor.numpy().reshape(-1).view(np.uint64).sum())
 
 
 def new_memory() -> float:
-    """Bytes a second that are copied into memory that the kernel has to find first."""
+    """Bytes per second when copying into newly allocated memory."""
     source = torch.ones(64 << 20, dtype=torch.uint8)
     taken = []
     for _ in range(5):
@@ -72,7 +72,7 @@ def new_memory() -> float:
 
 
 def one_pass(loader: DataLoader) -> tuple[float, int]:
-    """Samples a second, and the sum of what was in them."""
+    """Samples per second, and the sum of their bytes."""
     found = samples = 0
     begin = time.perf_counter()
     for batch in loader:
@@ -95,7 +95,7 @@ def loaders(config: dict[str, object], files: Files, workers: int, batch: int) -
 
 
 def filesystem(path: str) -> str:
-    """The type of the filesystem that a path lies on."""
+    """The type of the filesystem that contains a path."""
     with open("/proc/self/mounts") as mounts:
         places = [line.split()[1:3] for line in mounts]
     path = os.path.realpath(path)
@@ -105,7 +105,7 @@ def filesystem(path: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--dir", help="where the data is kept while this runs; a temporary directory if not given")
+    parser.add_argument("--dir", help="directory for the data (default: a temporary directory)")
     parser.add_argument("--samples", type=int, default=24)
     parser.add_argument("--size", type=int, default=256)
     parser.add_argument("--workers", type=int, nargs="+", default=[2, 0])
@@ -122,7 +122,7 @@ def main() -> None:
         for _ in range(20):
             taken(warm)
         speed = 20 * warm.numel() / (time.perf_counter() - begin)
-        print(f"reading every byte alone, in memory: {speed / 1e9:.1f} GB/s, so at most {speed / size:.0f} samples/s")
+        print(f"reading bytes in memory: {speed / 1e9:.1f} GB/s, so at most {speed / size:.0f} samples/s")
         print(f"copying into new memory, as default_collate does with each batch: {new_memory() / 1e9:.1f} GB/s")
         for workers in args.workers:
             for batch in args.batch:
@@ -139,7 +139,7 @@ def compare(ways: list[tuple[str, DataLoader]], workers: int, batch: int, rounds
             speeds[name].append(speed)
             sums.add(found)
     if len(sums) != 1:
-        raise SystemExit("the ways do not give the same samples")
+        raise SystemExit("the ways return different samples")
     base = statistics.median(speeds[ways[0][0]])
     for name, found in speeds.items():
         middle = statistics.median(found)

@@ -1,9 +1,9 @@
-//! What the codec and the ways into a segment cost, against the least that it could cost, in the same run: a bare loop over
-//! the same payloads behind 16-byte headers with a CRC-32, and a map of the same bytes. Medians of several rounds, which
-//! take turns. (Readers of a whole ring, beside other formats, are measured by `benches/side_by_side`.)
+//! The cost of the codec and of the ways to read a segment, compared with the minimum in the same run: a bare loop over
+//! the same payloads behind 16-byte headers with a CRC-32, and a map of the same bytes. Figures are medians of several
+//! alternating rounds. (`benches/side_by_side` measures readers of whole rings and other formats.)
 //!
-//! Small samples are in memory. The large one lies in a file, in `/dev/shm` and in `TMPDIR` (a disk), both in the page
-//! cache; "read" means that each byte is looked at (added up).
+//! Small samples are in memory. The large one is in a file in `/dev/shm` and in `TMPDIR` (a disk), both in the page
+//! cache; "read" means that every byte is added up.
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
 use bytes::Bytes;
@@ -25,10 +25,10 @@ const COUNT: usize = 400_000;
 const MAX_PART: u64 = 1 << 30;
 const LARGE: usize = 32 << 20;
 
-/// One way to do it, and its name.
+/// A way to read, and its name.
 type Way<'a> = (&'static str, Box<dyn FnMut() + 'a>);
 
-/// Medians of the seconds that each of `ways` takes, in turns.
+/// Medians of the seconds that each of `ways` takes, in alternating rounds.
 fn medians<const N: usize>(mut ways: [Way<'_>; N]) -> [(&'static str, f64); N] {
     let mut times = [(); N].map(|()| Vec::new());
     for round in 0..=ROUNDS {
@@ -46,7 +46,7 @@ fn medians<const N: usize>(mut ways: [Way<'_>; N]) -> [(&'static str, f64); N] {
     })
 }
 
-/// A line for each way; ratios are against the first.
+/// Prints a line per way; ratios are relative to the first.
 fn tell(title: &str, bytes: usize, items: usize, ways: &[(&'static str, f64)]) {
     println!("{title}");
     for (name, seconds) in ways {

@@ -1,10 +1,10 @@
-"""What a training loop waits for, while a generator writes beside it.
+"""Measures how long a training loop waits for samples while a generator writes.
 
     python benches/stream.py [directory] [samples]
 
-Samples are two parts of 256 x 256 x 256 uint8 (32 MiB), `samples` of them a generation, in `directory` (default: a new
-one below TMPDIR; give one in /dev/shm to leave the disk's filesystem out). How fast a stream reads at its best, beside
-other formats, is measured by `benches/side_by_side`.
+Samples are two parts of 256 x 256 x 256 uint8 (32 MiB), `samples` of them per generation, in `directory` (default: a
+new one below TMPDIR; use one in /dev/shm to exclude the disk's filesystem). `benches/side_by_side` measures the maximum
+speed of a stream and compares it with other formats.
 """
 
 import multiprocessing
@@ -17,12 +17,12 @@ import numpy as np
 import ringreel
 
 SHAPE = (256, 256, 256)
-STEP = 0.1  # seconds of training that a step is thought to take
+STEP = 0.1  # simulated seconds of training per step
 STEPS = 600
 
 
 def generate(config: dict, pause: float) -> None:
-    """Writes a sample every `pause` seconds, until it is ended."""
+    """Writes a sample every `pause` seconds until the process is ended."""
     parts = {part: np.random.default_rng(0).integers(0, 256, SHAPE, np.uint8) for part in ("data", "label")}
     with ringreel.Ring(config).generator() as generator:
         due = time.perf_counter()
@@ -33,10 +33,10 @@ def generate(config: dict, pause: float) -> None:
 
 
 def waits(config: dict, steps: int) -> tuple[list[float], list[float], int]:
-    """Seconds that each step waits for its sample; seconds by which it began too late, which is the machine's own
-    doing; both sorted. And how many generations were read.
+    """Returns the seconds that each step waits for its sample; the seconds by which it began too late because of the
+    machine; both sorted; and the number of generations read.
 
-    A step takes STEP, and a generator is a little faster: there is always a newer generation.
+    A step takes STEP, and a generator is slightly faster, so a newer generation always exists.
     """
     process = multiprocessing.get_context("spawn").Process(target=generate, args=(config, STEP * 0.8), daemon=True)
     process.start()
@@ -65,8 +65,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=base) as directory:
         config = {"RING": f"{directory}/ring", "SWAP_CAP": count, "SAMPLE": ["data", "label"]}
         found, late, generations = waits(config, STEPS)
-    print(f"{STEPS} steps of {STEP * 1e3:.0f} ms, {generations} generations, with a generator beside them:")
-    for what, seconds in (("wait for the sample", found), ("the machine let them sleep too long", late)):
+    print(f"{STEPS} steps of {STEP * 1e3:.0f} ms, {generations} generations, while a generator writes:")
+    for what, seconds in (("wait for the sample", found), ("sleep overrun of the machine", late)):
         percent = (f"p{p} {seconds[min(STEPS - 1, STEPS * p // 100)] * 1e3:.2f} ms" for p in (50, 90, 99, 100))
         print(f"  {what:<36}" + ", ".join(percent))
 

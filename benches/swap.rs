@@ -1,10 +1,10 @@
-//! How long a swap takes, against the number of segments in a generation.
+//! The duration of a swap, by the number of segments in a generation.
 //!
-//! Times in milliseconds, medians of several swaps: *look*, how long it takes to find the generation full, which was known but
-//! for one segment, by listing it (as a manager does where the system does not tell of new names); *swap*, from closing a
-//! generation until the next one is open, while no generator commits; *readable*, from closing it until its manifest is out;
-//! and, for scale, a bare mkdir and rename of a directory of as many files on the same disk, in the same run. `TMPDIR`
-//! chooses the disk. What a generator beside a manager notices of it, `benches/system.py --only stall` measures.
+//! Times in milliseconds, medians of several swaps: *look*, the time to find the generation full by listing it, when
+//! all segments but one were known (as a manager does if the system does not report new names); *swap*, from closing a
+//! generation until the next one is open, while no generator commits; *readable*, from closing it until its manifest is
+//! published; and, for scale, a bare mkdir and rename of a directory with as many files on the same disk, in the same
+//! run. `TMPDIR` selects the disk. `benches/system.py --only stall` measures the effect on a generator with a manager.
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
 use ringreel::format::{DType, Meta};
@@ -20,7 +20,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 
 fn swaps(cap: u64, rounds: usize) -> [f64; 3] {
     let dir = tempfile::tempdir().unwrap();
-    // The generator thinks that the cap is far away, so that the swap is ours to do and to time.
+    // The generator has a much higher cap, so that this program makes and times the swap.
     let yaml = format!("DBNAME: t\nSWAP_CAP: {}\nSAMPLE: [x]\nKEEP: 0\n", cap * 64);
     let config = Config::parse(&yaml, "bench", dir.path(), true).unwrap();
     let mut generator = Generator::open(&config).unwrap();
@@ -30,7 +30,7 @@ fn swaps(cap: u64, rounds: usize) -> [f64; 3] {
         let next = ring.manifests.newest().unwrap() + 1;
         for n in 0..cap {
             if n + 1 == cap {
-                ring.count_samples(next).unwrap(); // as the manager does: it looks at segments as they come
+                ring.count_samples(next).unwrap(); // like the manager, which examines segments as they arrive
             }
             generator.write(&[NamedPart::new("x", DType::U8, &[8], &[1; 8])], &Meta::new(), &|| false).unwrap();
         }

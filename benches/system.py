@@ -1,25 +1,24 @@
-"""The ring measured as a system: real processes, on two cores, beside plain files in the same run.
+"""Measures the ring as a system: real processes on two cores, and plain files in the same run.
 
     python3 benches/system.py [--small] [--only PART,...] [--dir DIR] [--json docs/internals/scale.json]
 
-Builds the command and `benches/system.rs` (the generators and readers that are measured), runs the parts, writes what
-was measured to the JSON file, and the tables of docs/internals/scale.md from that. Parts that are not run keep their last
-figures.
+Builds the command and `benches/system.rs` (the measured generators and readers), runs the parts, writes the figures to
+the JSON file, and from it the tables of docs/internals/scale.md. Parts that are not run keep their last figures.
 
-| part | what |
+| part | measures |
 |---|---|
-| flow | samples and bytes a second, generated and consumed; memory; CPU |
-| latency | from a sample's end to its being read |
-| calls | operations on the filesystem, by kind: each sample, each generation |
-| groups | the same of four generators at a pace, with a file for each sample and with the default |
-| index | commands to a MongoDB: each sample, each generation, each second |
-| idle | CPU and system calls while nothing happens |
-| stall | how long a call of a generator takes in which a swap falls, by SWAP_CAP |
-| first | from opening to the first of 1,000,000 samples |
-| many | 200 generators at a time |
+| flow | samples and bytes per second, generated and consumed; memory; CPU |
+| latency | the time from the end of a sample to its reading |
+| calls | operations on the filesystem, by kind, per sample and per generation |
+| groups | the same for four generators at a pace, with a file per sample and with the default |
+| index | commands to a MongoDB per sample, per generation and per second |
+| idle | CPU and system calls of idle roles |
+| stall | the duration of a generator's call during a swap, by SWAP_CAP |
+| first | the time from opening to the first of 1,000,000 samples |
+| many | 200 concurrent generators |
 | large | memory and time of roles and commands on generations of many segments and on many manifests |
 
-DIR should be in memory (default: /dev/shm), or what is measured is a disk.
+DIR should be in memory (default: /dev/shm); otherwise a disk is measured.
 """
 
 import argparse
@@ -46,7 +45,7 @@ SIZES = {"64": 64**3, "256": 256**3}
 
 
 def build(profile):
-    """The command and the program of benches/system.rs."""
+    """Builds the command and the program of benches/system.rs; returns their paths."""
     built = ["cargo", "build", "--profile", profile, "--bin", "ringreel", "--bench", "system", "--message-format=json"]
     told = subprocess.run(built, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
     messages = [json.loads(line) for line in told.splitlines()]
@@ -55,7 +54,7 @@ def build(profile):
 
 
 class Scene:
-    """A ring of its own, with its processes."""
+    """A separate ring with its processes."""
 
     def __init__(self, programs, directory, **keys):
         (self.ringreel, self.roles), self.home = (
@@ -102,14 +101,14 @@ class Scene:
         return child
 
     def end(self, child):
-        """Asks it to end. What it was like just before."""
+        """Ends a process; returns its figures just before."""
         looked = looks(child.pid)
         child.send_signal(signal.SIGTERM)
         child.wait()
         return looked
 
     def times(self, name):
-        """Lines of a file for times, split."""
+        """The lines of a file of times, split."""
         return [line.split() for line in (self.home / name).read_text().splitlines()]
 
 
@@ -125,7 +124,7 @@ def looks(pid):
     def value(name):
         return int(re.search(rf"^{name}:\s+(\d+) kB", status, re.M)[1]) << 10
 
-    # The clock of that process (clock_getcpuclockid(3)): threads that have ended are in it.
+    # That process's CPU clock (clock_getcpuclockid(3)), which includes ended threads.
     cpu = time.clock_gettime(~pid << 3 | 2)
     return {"peak_bytes": value("VmHWM"), "anonymous_bytes": value("RssAnon"), "cpu_seconds": cpu}
 
@@ -145,7 +144,7 @@ def spread(values):
 
 
 def flow(programs, options):
-    """Each layout beside plain files of the same bytes: as many processes as generators, on the same cores."""
+    """Each layout, and plain files of the same bytes: as many processes as generators, on the same cores."""
     results = []
     rounds = 2 if options.small else 5
     for name, size in SIZES.items():
@@ -193,7 +192,7 @@ def one_flow(programs, options, size, cap, total, keys, generators, readers):
         time.sleep(0.3)
         making = [scene.generate(total // generators, size, times=f"made.{n}") for n in range(generators)]
         made, read = [told(child) for child in making], None
-        # Each reader has a share; it ends when nothing more comes.
+        # Each reader has a share; it ends when no further sample arrives.
         read = [told(child) for child in reading]
         managed = scene.end(manager)
     begin = min(one["begin"] for one in made)
@@ -211,7 +210,7 @@ def one_flow(programs, options, size, cap, total, keys, generators, readers):
 
 
 def plain_files(programs, options, size, total, processes):
-    """Samples a second through plain files."""
+    """Samples per second through plain files."""
     with Scene(programs, options.dir) as scene:
         copies = [scene.role("copy", scene.home, total // processes, 2 * size) for _ in range(processes)]
         ends = [told(child) for child in copies]
@@ -219,7 +218,7 @@ def plain_files(programs, options, size, total, processes):
 
 
 def latency(programs, options):
-    """A sample that fills its generation, and any sample: how long until a reader has it in hand."""
+    """The time until a reader has a sample, for the last one of a generation and for any sample."""
     results = []
     for cap, rate, samples in [(1, 10, 100), (10, 50, 500), (100, 100, 1000)]:
         samples = samples // 5 if options.small else samples
@@ -252,7 +251,7 @@ def latency(programs, options):
 
 
 def idle(programs, options):
-    """Each role where it waits. CPU over `seconds`, then system calls for a third of that, under strace."""
+    """Each idle role: CPU over `seconds`, then system calls for a third of that time, under strace."""
     seconds = 6 if options.small else 30
     results = []
 
@@ -289,7 +288,7 @@ def idle(programs, options):
 
 
 def stall(programs, options):
-    """The calls of a generator in which it waited for a swap or saw one, one figure for each swap."""
+    """The calls of a generator that waited for a swap or noticed one, one figure per swap."""
     results = []
     for cap, swaps in [(10, 60), (100, 60), (1000, 40), (10_000, 9)]:
         swaps = max(3, swaps // 4) if options.small else swaps
@@ -300,7 +299,7 @@ def stall(programs, options):
                 manager = scene.manager()
                 made = told(scene.generate(cap * (swaps + 2) + cap // 4, 8))
                 scene.end(manager)
-            # Those of one swap follow one another; the first swaps warm up.
+            # The calls of one swap are consecutive; the first swaps warm up.
             stalls = {}
             for n, ms in made["swap_calls_ms"]:
                 stalls[(n + cap // 2) // cap] = stalls.get((n + cap // 2) // cap, 0) + ms
@@ -342,7 +341,7 @@ def first(programs, options):
 
 
 def python_first(config, times):
-    """ms from `Ring(...)` to the first sample, each in a new process. Nothing where the package is not installed."""
+    """Milliseconds from `Ring(...)` to the first sample, in new processes. Empty if the package is missing."""
     python = ROOT / ".venv/bin/python"
     python = str(python) if python.exists() else sys.executable
     program = (
@@ -361,7 +360,7 @@ def python_first(config, times):
 
 
 def many(programs, options):
-    """Many generators, tiny samples: as fast as they go; and how many names they see in listings, for each sample."""
+    """Many generators with tiny samples at full speed; and the number of listed names per sample."""
     results = []
     generators, each = (20, 50) if options.small else (200, 100)
     total = generators * each
@@ -425,10 +424,10 @@ PARTS = {
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--small", action="store_true", help="fewer samples and rounds: to see that it works")
-    parser.add_argument("--profile", default="release", help="cargo's; dev: to see that it works")
+    parser.add_argument("--small", action="store_true", help="fewer samples and rounds, as a smoke test")
+    parser.add_argument("--profile", default="release", help="cargo profile; dev for a smoke test")
     parser.add_argument("--only", default=",".join(PARTS), help="parts, separated by commas")
-    parser.add_argument("--dir", default="/dev/shm", help="where the rings lie")
+    parser.add_argument("--dir", default="/dev/shm", help="directory for the rings")
     parser.add_argument("--json", type=pathlib.Path, default=ROOT / "docs/internals/scale.json")
     options = parser.parse_args()
     programs = build(options.profile)

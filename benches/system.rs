@@ -1,14 +1,14 @@
-//! The processes that `benches/system.py` measures: generators that have nothing to generate, readers that look at every
-//! byte, and the same bytes copied through plain files. Each prints one line of JSON when it ends.
+//! The processes that `benches/system.py` measures: generators that write the same sample repeatedly, readers that read
+//! every byte, and a copy of the same bytes through plain files. Each prints one line of JSON when it ends.
 //!
 //! | role | arguments |
 //! |---|---|
-//! | `generate` | config, samples, bytes of a part, samples per second (0: as fast as it goes), file for times |
+//! | `generate` | config, samples, bytes of a part, samples per second (0: full speed), file for times |
 //! | `read` | config, samples, rank, world, file for times |
 //! | `copy` | directory, files, bytes: written by write(2), then read back |
-//! | `fill` | config, samples, bytes of a part: written and sealed; `first` opens it |
+//! | `fill` | config, samples, bytes of a part: writes and promotes them; `first` opens the result |
 //! | `first` | config: from `Reader::open` to the first sample, several times |
-//! | `many` | config, generators, samples of each, bytes of a part: threads, each with a view of the ring of its own |
+//! | `many` | config, generators, samples of each, bytes of a part: threads, each with a separate view of the ring |
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, missing_docs)]
 
 use ringreel::format::{DType, Meta};
@@ -24,7 +24,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-/// For so long a reader waits for the first sample, and for another one.
+/// How long a reader waits for the first sample, and for further ones.
 const PATIENCE: Duration = Duration::from_secs(20);
 const NO_MORE: Duration = Duration::from_secs(4);
 
@@ -44,20 +44,20 @@ fn main() {
         ["many", config, generators, samples, bytes] => {
             many(&load(config), number(generators), number(samples), number(bytes))
         }
-        _ => panic!("benches/system.py starts this; a role and its arguments are missing: {args:?}"),
+        _ => panic!("benches/system.py runs this program; role or arguments are missing: {args:?}"),
     };
     println!("{told}");
 }
 
 fn number<T: FromStr>(text: &str) -> T {
-    text.parse().ok().unwrap_or_else(|| panic!("{text:?} is no number"))
+    text.parse().ok().unwrap_or_else(|| panic!("{text:?} is not a number"))
 }
 
 fn load(path: &str) -> Config {
     Config::load(Path::new(path)).unwrap()
 }
 
-/// Nanoseconds since 1970: all processes are on one machine.
+/// Nanoseconds since 1970; all processes run on one machine.
 fn now() -> u64 {
     SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64
 }
@@ -69,7 +69,7 @@ fn memory(line: &str) -> u64 {
     number::<u64>(value.trim().trim_end_matches(" kB")) << 10
 }
 
-/// Seconds of a CPU that this process took, threads that have ended included. (The clock ticks 100 times a second.)
+/// CPU seconds of this process, including ended threads. (The clock ticks 100 times per second.)
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
     let (_, fields) = stat.rsplit_once(')').unwrap();
@@ -97,8 +97,8 @@ fn tell(role: &str, more: Value) -> Value {
     told
 }
 
-/// Writes the same sample again and again. The file for times gets, for each sample: its id, and when it was finished.
-/// Told are the calls that waited for a swap or saw one: number of the sample, ms.
+/// Writes the same sample repeatedly. The file for times gets each sample's id, and when it was finished. Reports the
+/// calls that waited for a swap or noticed one: number of the sample, milliseconds.
 fn generate(config: &Config, samples: u64, bytes: usize, rate: f64, times: &str) -> Value {
     let names = config.sample.clone().unwrap();
     let data: Vec<Vec<u8>> = names.iter().map(|_| bytes_of(bytes)).collect();
@@ -142,7 +142,7 @@ fn generate(config: &Config, samples: u64, bytes: usize, rate: f64, times: &str)
     )
 }
 
-/// Reads until it has seen `samples` samples (each counted once), or until no new one comes.
+/// Reads until it has seen `samples` different samples, or until no new one arrives.
 fn read(config: &Config, samples: u64, share: Share, times: &str) -> Value {
     let before = memory("VmRSS");
     let reader = Reader::wait_for(config, Some(PATIENCE), &|| false, &mut |_| ()).unwrap();
@@ -184,7 +184,7 @@ fn read(config: &Config, samples: u64, share: Share, times: &str) -> Value {
     )
 }
 
-/// Two kinds of plain copying: each file written, and read back by read(2).
+/// Copies through plain files: writes each file, and reads it back by read(2).
 fn copy(dir: &Path, files: u64, bytes: usize) -> Value {
     let data = bytes_of(bytes);
     let mut buffer = vec![0; bytes];
@@ -216,7 +216,7 @@ fn fill(config: &Config, samples: u64, bytes: usize) -> Value {
     tell("fill", json!({ "samples": summary.finished, "bytes": summary.bytes }))
 }
 
-/// The first time is that of a new process; the others find its memory warm.
+/// The first time is that of a new process; the others reuse its memory.
 fn first(config: &Config) -> Value {
     let (mut opened, mut found, mut firsts) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..15 {

@@ -1,4 +1,4 @@
-"""Which operations on the filesystem a role makes, counted by strace and told apart by kind."""
+"""Counts the operations on the filesystem that a role makes, by kind, with strace."""
 
 import collections
 import re
@@ -6,9 +6,9 @@ import signal
 import subprocess
 import time
 
-#: What a call is to a filesystem. A *walk* opens a directory of the ring by O_PATH on the way to a name in it: the
-#: client looks the name up in its cache, and asks a server only when the entry there has run out. Closing, seeking and
-#: mapping are not counted.
+#: The kind of each call. A *walk* opens a directory of the ring by O_PATH on the way to a name in it: the client looks
+#: the name up in its cache, and queries a server only if the entry has expired. Closing, seeking and mapping are not
+#: counted.
 KINDS = [
     "walk",
     "lookup",
@@ -63,7 +63,7 @@ def kind(name, rest):
 
 
 def count(log, within, begin=0.0, end=float("inf")):
-    """Operations by kind, of those that name a path with `within` in it, from one time to another."""
+    """Counts operations by kind, of those on a path that contains `within`, between two times."""
     counts = collections.Counter()
     for line in log.read_text(errors="replace").splitlines():
         call = CALL.match(line)
@@ -74,7 +74,7 @@ def count(log, within, begin=0.0, end=float("inf")):
 
 
 def published(log):
-    """When which manifest was linked to its place, as the manager's log has it."""
+    """The time at which each manifest was linked, from the manager's log."""
     times = {}
     for line in log.read_text(errors="replace").splitlines():
         found = re.search(r'/manifests>, "(\d+)", 0\) = 0', line)
@@ -89,7 +89,7 @@ def under_strace(log):
 
 
 def rates(pid, seconds, log):
-    """System calls a second of a process that is running, and those of them that touch a ring."""
+    """System calls per second of a running process, and those that touch a ring."""
     tracer = subprocess.Popen(
         ["strace", "-f", "-y", "-qq", "-ttt", "-o", log, "-p", str(pid)], stderr=subprocess.DEVNULL
     )
@@ -113,20 +113,20 @@ def rates(pid, seconds, log):
 
 
 def end_traced(tracer):
-    """Ends a program that runs under strace, which passes no signal on."""
+    """Ends a program that runs under strace, which does not forward signals."""
     child = subprocess.run(["pgrep", "-P", str(tracer.pid)], capture_output=True, text=True).stdout.split()
     subprocess.run(["kill", "-TERM", *child], check=True)
     tracer.wait()
 
 
 def run(programs, options, cap, segment, generations, is_read):
-    """Operations of each role in so many generations. Who reads is waited for: then it misses none; who only generates
-    waits for nobody."""
+    """Counts operations of each role over a number of generations. Generators wait for the reader, so that it misses none;
+    without a reader they wait for nothing."""
     from system import Scene, told
 
-    # No signs of life but the first, no looks for the dead, few polls: those cost by the second, see `idle`.
+    # Only the first heartbeats, no checks for dead members, few polls: their cost is per second, see `idle`.
     keys = {"LEASE_SECONDS": 3600, "POLL_SECONDS": 2, "SEGMENT_SAMPLES": segment, "SAMPLE": ["x"]}
-    first, samples = 4, cap * (generations + 5)  # by then old generations are removed, too
+    first, samples = 4, cap * (generations + 5)  # by then old generations are reclaimed, too
     with Scene(programs, options.dir, SWAP_CAP=cap, REUSE={"min": int(is_read), "max": 0}, **keys) as scene:
 
         def log(who):
@@ -146,7 +146,7 @@ def run(programs, options, cap, segment, generations, is_read):
 
 
 def measure(programs, options):
-    """Generations of two sizes: what one more sample costs, and one more generation."""
+    """Generations of two sizes, for the cost of one more sample, and of one more generation."""
     results = []
     small, large = 20, 100
     for segment in (1, 10):
@@ -169,8 +169,8 @@ def measure(programs, options):
 
 
 def groups(programs, options):
-    """Operations of four generators that make 125 samples of 512 KiB a second each, and of their manager, for each
-    sample: with a file for each sample, and with the default."""
+    """Operations per sample of four generators that write 125 samples of 512 KiB per second each, and of their manager:
+    with one file per sample, and with the default."""
     from system import Scene, told
 
     results = []
@@ -206,6 +206,6 @@ def groups(programs, options):
 
 
 def names_listed(log):
-    """Names that were seen in listings: an entry of ours takes 32 bytes of the system's answer, or a little more."""
+    """The number of listed names: an entry takes 32 bytes of the system's answer, or slightly more."""
     answers = re.findall(r"= (\d+)$", log.read_text(errors="replace"), re.M)
     return sum(map(int, answers)) / 32

@@ -1,5 +1,5 @@
-"""What a ring asks of a MongoDB: commands for each sample, each generation, and each second. Counted by the server of
-the tests (scripts/mongodb.sh java)."""
+"""Counts a ring's commands to a MongoDB, per sample, per generation and per second, by the test server
+(scripts/mongodb.sh java)."""
 
 import pathlib
 import shutil
@@ -26,7 +26,7 @@ class Server:
         self.child.wait()
 
     def counts(self):
-        """Commands by name, so far."""
+        """Commands so far, by name."""
         body = b"\x10testOperations\0\x01\0\0\0\x02$db\0\x06\0\0\0admin\0\0"
         message = struct.pack("<iB", 0, 0) + struct.pack("<i", len(body) + 4) + body
         with socket.create_connection(("127.0.0.1", self.port)) as server:
@@ -38,7 +38,7 @@ class Server:
 
 
 def numbers(document):
-    """Whole numbers, and documents of them."""
+    """The integers in a document, and in nested documents."""
     found, at = {}, 4
     while document[at]:
         kind = document[at]
@@ -54,14 +54,14 @@ def numbers(document):
 
 
 def total(counts):
-    """Without those by which the driver watches over its connections."""
+    """The total without the commands by which the driver monitors its connections."""
     own = {"isMaster", "ismaster", "hello", "ping", "endSessions", "buildInfo", "testOperations"}
     return {name: n for name, n in counts.items() if name not in own}
 
 
 def measure(programs, options):
     if not JAR.exists() or not shutil.which("java"):
-        print("SKIPPED: no server to count commands (scripts/mongodb.sh java)", file=sys.stderr)
+        print("SKIPPED: the server that counts commands is missing (scripts/mongodb.sh java)", file=sys.stderr)
         return []
     results = []
 

@@ -9,7 +9,7 @@ import time
 
 
 def measure(scene, role, *arguments):
-    """Runs the command to its end: its time, and the most memory that it has had."""
+    """Runs a command to its end; returns its time and its peak memory."""
     begun = time.monotonic()
     child = subprocess.Popen(
         [scene.ringreel, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -22,7 +22,7 @@ def measure(scene, role, *arguments):
 
 
 def offline(scene):
-    """The commands that people give: first `status`, cold, as in a new process."""
+    """The commands that users run: first `status`, cold, in a new process."""
     config = ["-c", scene.config]
     return [
         measure(scene, "status", "status", *config),
@@ -36,14 +36,14 @@ def offline(scene):
 
 
 def wait_for(scene, generation):
-    """Waits until this generation has a manifest, which no process may end before."""
+    """Waits until this generation has a manifest; no process may end before."""
     while not (scene.ring / "manifests" / str(generation)).exists():
         assert all(child.poll() is None for child in scene.children), "a role ended"
         time.sleep(0.1)
 
 
 def segments(make, count):
-    """Two generations of `count` one-sample segments, and a third one: the roles, then the commands."""
+    """Two generations of `count` one-sample segments, and a third one: first the roles, then the commands."""
     with make(SWAP_CAP=count, SEGMENT_SAMPLES=1, KEEP=1, SAMPLE=["data"]) as scene:
         config = ["-c", scene.config]
         manager = scene.manager()
@@ -58,7 +58,7 @@ def segments(make, count):
 
 
 def manifests(make, count):
-    """A ring in which `count` manifests were never pruned."""
+    """A ring with `count` manifests that were never pruned."""
     with make(SWAP_CAP=2, KEEP=2, SAMPLE=["data"]) as scene:
         config = ["-c", scene.config]
         measure(scene, "generate", "generate", *config, "--shape", "1", "--samples", 4, "--promote")
@@ -68,13 +68,13 @@ def manifests(make, count):
             text = json.dumps({**summary, "samples": 0, "bytes": 0, "total_samples": 4}) + "\n"
             end = {"end": n, "lines": 1, "crc32": f"{binascii.crc32(text.encode()):08x}"}
             (scene.ring / "manifests" / str(n)).write_text(text + json.dumps(end) + "\n")
-        measure(scene, "repair --apply", "repair", scene.ring, "--apply")  # tells the index of them
+        measure(scene, "repair --apply", "repair", scene.ring, "--apply")  # restores the index from them
         figures = [*offline(scene), longest_pause(scene, count, 400)]
         return [{"ring": f"{count:,} manifests", **one} for one in figures]
 
 
 def longest_pause(scene, newest, swaps):
-    """The longest time between two swaps, while old manifests are removed."""
+    """The longest time between two swaps while old manifests are pruned."""
     manager = scene.start([scene.ringreel, "manager", "-c", scene.config])
     generator = scene.start([scene.ringreel, "generate", "-c", scene.config, "--shape", "1"])
     wait_for(scene, newest + swaps)

@@ -1,6 +1,6 @@
-//! `ringreel verify` beside `cat FILES >/dev/null`, from the page cache: medians of alternating runs.
+//! Compares `ringreel verify` with `cat FILES >/dev/null`, from the page cache: medians of alternating runs.
 //!
-//! `cargo bench --bench verify [-- DIR [RUNS]]`: DIR is on the disk that is to be measured (by default the temporary one).
+//! `cargo bench --bench verify [-- DIR [RUNS]]`: DIR is on the disk to measure (default: the temporary directory).
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
 use std::fs::File;
@@ -16,7 +16,7 @@ fn main() {
     let runs: usize = args.next().map_or(7, |runs| runs.parse().unwrap());
     let dir = tempfile::tempdir_in(dir).unwrap();
     println!("{SAMPLES} samples of 32 MiB in {}, {runs} runs, medians", dir.path().display());
-    for (what, per_segment) in [("a file for each sample", 1), ("one file", SAMPLES)] {
+    for (what, per_segment) in [("one file per sample", 1), ("one file", SAMPLES)] {
         let ring = dir.path().join(format!("{per_segment}.ring"));
         let config = dir.path().join("config.yaml");
         let yaml = "SWAP_CAP: 20\nSAMPLE: [data, label]\n";

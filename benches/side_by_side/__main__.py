@@ -1,13 +1,13 @@
-"""ringreel beside what else there is for samples in files: writing, reading in order, reading in any order.
+"""Compares ringreel with other formats for samples in files: writing, reading in order, reading in any order.
 
-    make bench                                      # installs what it needs, runs all, writes docs/internals/benchmarks.*
+    make bench                                      # installs, runs all, writes docs/internals/benchmarks.*
     .venv-bench/bin/python benches/side_by_side --quick
     .venv-bench/bin/python benches/side_by_side --peers 'ringreel|Arrow|plain' --workloads page --rounds 9
 
-One consumer for all: it looks at every byte. Two baselines in the same run: the same bytes written by write(2) to a
-fresh file, and that file mapped and read. Each phase of each peer is a process of its own; peers take turns, in each
-round in another order; the first round is not counted, and checks every byte that every peer gives. A peer is a file
-in `peers/`.
+The same consumer reads every byte for all peers. The same run has two baselines: the same bytes written by write(2) to
+a new file, and that file mapped and read. Each phase of each peer runs in a separate process; peers alternate, in a
+different order each round; the first round is not counted, and verifies every byte that every peer returns. Each
+file in `peers/` defines one or more peers.
 """
 
 import argparse
@@ -34,16 +34,16 @@ from samples import WORKLOADS, make_pool
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 CONTENTS = ("random", "brain")
-# What takes longer has failed.
+# A longer time counts as a failure.
 LIMIT_SECONDS = 300
 
 
 class Gone(Exception):
-    """A peer's process is not there any more."""
+    """A peer's process has exited."""
 
 
 class Worker:
-    """The process of a file of peers."""
+    """The process that runs the peers of one file."""
 
     def __init__(self, file: str) -> None:
         venv = re.search(r'^    venv(?:: str)? = "(.*)"', (HERE / "peers" / f"{file}.py").read_text(), re.MULTILINE)
@@ -60,12 +60,12 @@ class Worker:
         heard, _, _ = select.select([self.child.stdout], [], [], LIMIT_SECONDS)
         if not heard:
             self.child.kill()
-            raise Gone(f"nothing was heard of it for {LIMIT_SECONDS} s")
+            raise Gone(f"its process did not answer within {LIMIT_SECONDS} s")
         line = self.child.stdout.readline()
         if not line:
             self.log.seek(0)
             said = self.log.read().strip().splitlines()
-            raise Gone(f"its process ended: {said[-1] if said else 'without a word'}")
+            raise Gone(f"its process ended: {said[-1] if said else 'without output'}")
         return json.loads(line)
 
     def end(self) -> None:
@@ -78,7 +78,7 @@ class Worker:
 
 
 class Running:
-    """A peer, which its file's process measures."""
+    """A peer and the process that measures it."""
 
     def __init__(self, worker: Worker, peer: dict[str, Any]) -> None:
         self.worker, self.peer, self.name = worker, peer, peer["name"]
@@ -96,7 +96,7 @@ class Running:
 
 
 def start(wanted: str) -> tuple[list[Running], dict[str, str]]:
-    """Those peers whose names match. Also: why others are missing."""
+    """Returns the peers whose names match, and the reasons why others are missing."""
     running, missing, workers = [], {}, {}
     for file in sorted(path.stem for path in (HERE / "peers").glob("*.py")):
         try:
@@ -120,7 +120,7 @@ def start(wanted: str) -> tuple[list[Running], dict[str, str]]:
 
 
 class Run:
-    """One cell after the other: a workload, a content, a place."""
+    """Runs one cell after the other: a workload, a content, a place."""
 
     def __init__(self, args: argparse.Namespace, running: list[Running], missing: dict[str, str]) -> None:
         self.args, self.running, self.missing = args, running, missing
@@ -154,7 +154,7 @@ class Run:
         orders = ["sequential", "random"] if peer.peer["random"] else ["sequential"]
         phases = [("write", ""), *itertools.product(orders, variants(peer.peer, given["workload"]))]
         if given["workload"] == "large" and key["place"] == "disk":
-            # Of small samples there are not enough to say what a disk makes of them.
+            # There are too few small samples to measure a disk with them.
             phases += [(f"{order} cold", peer.peer["reads"][0]) for order in orders]
         for phase, variant in phases:
             asked, cold = phase.removesuffix(" cold"), phase.endswith(" cold")
@@ -170,12 +170,12 @@ class Run:
 
 
 def variants(peer: dict[str, Any], workload: str) -> list[str]:
-    """The ways to read. The checksum of a small part is that of its sample's head, which is always compared."""
+    """The ways to read. The checksum of a small part is the one of its sample's head, which is always compared."""
     return [name for name in peer["reads"] if not (name == "unchecked" and workload == "tiny")]
 
 
 def opening(running: list[Running], directory: Path, pool: Path, rounds: int) -> list[dict[str, Any]]:
-    """From nothing to the first sample of a million. Rust writes them, where it can: it takes less time."""
+    """Measures from opening a ring of a million samples to its first sample. Rust writes it if possible, for speed."""
     ours = [peer for peer in running if "ringreel" in peer.name and "batches" not in peer.name]
     ours.sort(key=lambda peer: "Rust" not in peer.name)
     given = {"directory": str(directory / "data"), "pool": str(pool), "count": 1_000_000, "seed": 0}
@@ -200,7 +200,7 @@ def fresh(where: Any) -> tempfile.TemporaryDirectory:
 
 
 def built() -> str:
-    """The Rust program, built where it is not yet. (Features add the command and MongoDB: nothing that is measured.)"""
+    """Builds the Rust program, without the command and MongoDB, which are not measured; returns its path."""
     command = ["cargo", "bench", "--no-run", "--no-default-features", "--bench", "side_by_side"]
     command += ["--message-format", "json-render-diagnostics"]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
@@ -208,26 +208,26 @@ def built() -> str:
         said = json.loads(line)
         if said.get("executable") and said["target"]["name"] == "side_by_side":
             return said["executable"]
-    raise SystemExit("cargo built no program for the benches")
+    raise SystemExit("cargo built no benchmark program")
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="benches/side_by_side", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--dir", type=Path, default=ROOT / "target", help="a directory on the disk that is measured")
-    parser.add_argument("--mb", type=int, help="MiB that a peer writes at most (default: 512)")
-    parser.add_argument("--rounds", type=int, help="rounds that count (default: 5)")
-    parser.add_argument("--later", type=int, help="passes after the first one (default: 2)")
-    quick = "96 MiB, 3 rounds, 1 later pass, random bytes, on tmpfs alone, unless told otherwise"
+    parser.add_argument("--dir", type=Path, default=ROOT / "target", help="a directory on the disk to measure")
+    parser.add_argument("--mb", type=int, help="maximum MiB that a peer writes (default: 512)")
+    parser.add_argument("--rounds", type=int, help="number of counted rounds (default: 5)")
+    parser.add_argument("--later", type=int, help="number of passes after the first one (default: 2)")
+    quick = "96 MiB, 3 rounds, 1 later pass, random bytes, only tmpfs, unless other options say otherwise"
     parser.add_argument("--quick", action="store_true", help=quick)
-    parser.add_argument("--peers", default=".", help="a regular expression: only those whose names match")
+    parser.add_argument("--peers", default=".", help="regular expression that selects peers by name")
     parser.add_argument("--workloads", nargs="+", choices=list(WORKLOADS), default=list(WORKLOADS))
     parser.add_argument("--contents", nargs="+", choices=CONTENTS)
     parser.add_argument("--places", nargs="+", choices=("tmpfs", "disk"))
-    parser.add_argument("--json", type=Path, default=ROOT / "target/side_by_side.json", help="where the raw figures go")
-    parser.add_argument("--docs", action="store_true", help="write docs/internals/benchmarks.json, .md and .svg as well")
-    parser.add_argument("--render", type=Path, help="no run: tables (and with --docs the page) from this JSON file")
+    parser.add_argument("--json", type=Path, default=ROOT / "target/side_by_side.json", help="file for raw figures")
+    parser.add_argument("--docs", action="store_true", help="write docs/internals/benchmarks.json, .md and .svg too")
+    parser.add_argument("--render", type=Path, help="do not run; make tables (with --docs the page) from a JSON file")
     args = parser.parse_args()
     quick = {"mb": 96, "rounds": 3, "later": 1, "contents": ["random"], "places": ["tmpfs"]}
     full = {"mb": 512, "rounds": 5, "later": 2, "contents": list(CONTENTS), "places": ["tmpfs", "disk"]}
@@ -242,7 +242,7 @@ def main() -> None:
     if args.render:
         report.give(json.loads(args.render.read_text()), ROOT / "docs/internals" if args.docs else None)
         return
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))  # nothing is left in /dev/shm
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))  # so that files in /dev/shm are removed
     begin = time.monotonic()
     if "RINGREEL_SIDE_BY_SIDE" not in os.environ:
         os.environ["RINGREEL_SIDE_BY_SIDE"] = built()
@@ -280,7 +280,7 @@ def main() -> None:
     args.json.parent.mkdir(parents=True, exist_ok=True)
     args.json.write_text(report.as_json(found))
     report.give(found, ROOT / "docs/internals" if args.docs else None)
-    print(f"\n{args.json}: {found['seconds']['measuring']:.0f} s of measuring", flush=True)
+    print(f"\n{args.json}: {found['seconds']['measuring']:.0f} s of measurement", flush=True)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from typing import Any
 
 from samples import WORKLOADS
 
-# What is told of each peer: title, and the name of the rates.
+# The metrics of each peer: title, and name of the rates.
 METRICS = {
     "write": "write",
     "sequential": "in order, first pass",
@@ -53,17 +53,17 @@ class Figures:
         return self._counts.get((cell, peer), 0)
 
     def baseline(self, cell: Cell, language: str, metric: str) -> list[float]:
-        """write(2); a map that each pass makes anew, for first passes from the page cache; a map that is kept, for others."""
+        """Rates of the baseline: write(2); a new map for first passes from the page cache; a kept map for others."""
         plain = PLAIN[language, WORKLOADS[cell[0]].is_volume]
         return self.rates(cell, plain, "new" if metric in ("sequential", "random") else "kept", metric)
 
     def metrics(self, cell: Cell) -> list[str]:
-        """What was measured in a cell."""
+        """The metrics that were measured in a cell."""
         measured = {metric for (of, *_, metric) in self._rates if of == cell}
         return [metric for metric in METRICS if metric in measured]
 
     def rows(self, cell: Cell) -> list[tuple[str, str]]:
-        """Peers and variants that were measured in a cell: baselines first, then ringreel, then the others."""
+        """Peers and variants that were measured in a cell: baselines first, then ringreel, then other formats."""
 
         def rank(name: str) -> int:
             return 0 if name.startswith("plain") else 1 if name.startswith("bare") else 2 if "ringreel" in name else 3
@@ -74,12 +74,12 @@ class Figures:
 
 
 def ratios(rates: list[float], others: list[float]) -> list[float]:
-    """Of the same rounds."""
+    """Ratios of the rates of the same rounds."""
     return [rate / other for rate, other in zip(rates, others, strict=False)]
 
 
 def digits(value: float) -> str:
-    """Two decimals, or two digits."""
+    """Formats a number with two decimals, or two digits."""
     return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
 
 

@@ -1,4 +1,4 @@
-"""What the figures were found on."""
+"""The machine and the versions of a run."""
 
 import datetime
 import os
@@ -34,7 +34,7 @@ def facts(root: Path) -> dict[str, object]:
 
 
 def filesystem(path: Path) -> str:
-    """The type of the filesystem that a path lies on."""
+    """The type of the filesystem that contains a path."""
     with open("/proc/self/mounts") as mounts:
         places = [line.split()[1:3] for line in mounts]
     real = os.path.realpath(path)

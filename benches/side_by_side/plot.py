@@ -1,4 +1,4 @@
-"""The picture of a run: a panel for each workload and phase, a bar for each peer, on tmpfs (or what there is)."""
+"""The picture of a run: a panel per workload and phase, a bar per peer, on tmpfs if it was measured."""
 
 import math
 from collections.abc import Callable
@@ -32,7 +32,7 @@ def svg(figures: Figures) -> str:
 
 
 def chosen(figures: Figures) -> list[Cell]:
-    """The first cell of each workload: random bytes on tmpfs, where these were measured."""
+    """The first cell of each workload: random bytes on tmpfs, if measured."""
     first: dict[str, Cell] = {}
     for cell in figures.cells:
         first.setdefault(cell[0], cell)
@@ -44,7 +44,7 @@ def panel(figures: Figures, cell: Cell, top: int) -> tuple[str, int]:
     tiny = cell[0] == "tiny"
     unit = "million records/s" if tiny else "GB/s"
     kind = figures.found["settings"]["filesystems"][cell[2]]
-    # Peers that take many samples at a call are hundreds of times as fast as those that take one.
+    # Peers with many samples per call are hundreds of times as fast as those with one.
     scale = linear if WORKLOADS[cell[0]].is_volume else logarithmic
     head = f"{WORKLOADS[cell[0]].title}, {kind}, {unit}" + (", logarithmic" if scale is logarithmic else "")
     drawn = [f'<text class="title" x="8" y="{top + 16}">{escape(head)}</text>']
@@ -71,7 +71,7 @@ def linear(least: float, most: float) -> Callable[[float], float]:
 
 
 def logarithmic(least: float, most: float) -> Callable[[float], float]:
-    """The slowest has a bar of its own, too."""
+    """The slowest peer has a visible bar, too."""
     begin = least / 2
     return lambda rate: math.log(rate / begin) / math.log(most / begin) * (BARS - 45)
 

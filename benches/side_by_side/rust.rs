@@ -1,8 +1,8 @@
-//! ringreel from Rust, and what it is compared with: the same bytes written by write(2), and read from a map; and a bare
-//! loop, headers of 16 bytes with a CRC-32 before each sample.
+//! ringreel from Rust, and its baselines: the same bytes written by write(2) and read from a map; and a bare loop over
+//! samples behind 16-byte headers with a CRC-32.
 //!
-//! `benches/side_by_side/peers/rust.py` runs it, with a request as JSON in its argument; the answer goes to stdout, as
-//! JSON. One process does one thing, then it is gone.
+//! `benches/side_by_side/peers/rust.py` runs it with a JSON request as its argument; the answer is JSON on stdout. Each
+//! process handles one request.
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
 use bytes::Bytes;
@@ -76,7 +76,7 @@ impl Samples {
         &self.pool[start..start + self.size()]
     }
 
-    /// All samples: a part, or where these are small, about 1 MiB of samples that lie side by side.
+    /// All samples, in blocks: one part, or about 1 MiB of adjacent small samples.
     fn blocks(&self) -> impl Iterator<Item = &[u8]> {
         let lap = POOL / self.size();
         (0..self.count).step_by(lap).flat_map(move |begin| {
@@ -87,14 +87,14 @@ impl Samples {
     }
 }
 
-/// Looks at every byte.
+/// Reads every byte.
 fn touch(bytes: &[u8]) -> u64 {
     let words = bytes.chunks_exact(8);
     let rest: u64 = words.remainder().iter().map(|byte| u64::from(*byte)).sum();
     words.fold(rest, |sum, word| sum.wrapping_add(u64::from_le_bytes(*word.first_chunk().unwrap())))
 }
 
-/// Something that was written, open for reading: one sample after the other, in this order, each as its parts.
+/// Written samples, open for reading. `pass` reads them one after the other in this order, part by part.
 trait Opened {
     fn pass(&self, order: Option<&[usize]>, take: &mut dyn FnMut(&[u8]));
 }
@@ -105,7 +105,7 @@ fn map(path: &Path) -> Bytes {
     file.map(0..len, MapMode::Shared).unwrap().unwrap()
 }
 
-/// Calls `each` with 0 to `count`, or what is in `order`.
+/// Calls `each` with 0 to `count`, or with the numbers in `order`.
 fn in_order(count: usize, order: Option<&[usize]>, each: impl FnMut(usize)) {
     match order {
         Some(order) => order.iter().copied().for_each(each),
@@ -130,7 +130,7 @@ impl Opened for Plain {
     }
 }
 
-/// Samples behind headers of 16 bytes: length, CRC-32, and eight more.
+/// Samples behind headers of 16 bytes: length, CRC-32, and eight unused bytes.
 struct Bare {
     bytes: Bytes,
     size: usize,
@@ -154,9 +154,9 @@ impl Opened for Bare {
 struct Ring {
     reader: Reader,
     generation: Arc<Manifest>,
-    /// Parts of a sample that is small are given as one; what was given last is held until the next one.
+    /// Parts of a small sample are passed as one; the last one passed is held until the next.
     last: RefCell<Option<ReadSample>>,
-    /// Samples are lent by the thousand, and not taken one by one.
+    /// Samples are borrowed by the thousand, and not read one by one.
     many: bool,
 }
 
@@ -270,7 +270,7 @@ fn stored(directory: &Path) -> u64 {
     entries.map(|path| if path.is_dir() { stored(&path) } else { path.metadata().unwrap().blocks() * 512 }).sum()
 }
 
-/// 0 to `count` in an order that follows from `seed`.
+/// 0 to `count` in an order that `seed` determines.
 fn shuffled(count: usize, seed: u64) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -300,7 +300,7 @@ fn read(request: &Request, samples: &Samples, random: bool) -> Value {
     json!({"seconds": passes[0], "later": passes[1..], "opened": took})
 }
 
-/// Whether every byte is as it was written.
+/// Compares every byte with what was written.
 fn verify(request: &Request, samples: &Samples) -> Value {
     let opened = open(request, samples);
     let order = shuffled(samples.count, 1);
@@ -308,7 +308,7 @@ fn verify(request: &Request, samples: &Samples) -> Value {
         let (mut at, mut part) = (0, 0);
         opened.pass(order, &mut |bytes| {
             let sample = samples.sample(order.map_or(at, |order| order[at]));
-            assert!(bytes == &sample[part..part + bytes.len()], "sample {at} is not what was written");
+            assert!(bytes == &sample[part..part + bytes.len()], "sample {at} differs from what was written");
             part += bytes.len();
             if part == samples.size() {
                 (at, part) = (at + 1, 0);

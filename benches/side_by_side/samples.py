@@ -1,8 +1,7 @@
-"""What is written and read: samples of five sizes, cut from a pool of bytes; and the consumer, which looks at every
-byte.
+"""The samples to write and read, of five sizes, cut from a pool of bytes; and the consumer, which reads every byte.
 
-No sample is like another: each lap through the pool begins 64 bytes further on. Runs in the interpreter of every peer,
-so it needs NumPy alone.
+No two samples are alike, because each pass through the pool begins 64 bytes later. Runs in the interpreter of every
+peer, so it depends only on NumPy.
 """
 
 import dataclasses
@@ -17,24 +16,24 @@ import numpy as np
 POOL_BYTES = 128 << 20
 SHIFT = 64
 SLACK = 1 << 20
-# Below this, a call of NumPy costs more than its bytes: zlib's CRC is the cheapest look at all of them.
+# Below this size, a NumPy call costs more than reading the bytes; zlib's CRC is the cheapest way to read them all.
 SMALL = 4096
 
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
-    """Samples of one shape. `share`: of the bytes of a run (`--mb`), those of a peer that takes many at a call, and
-    those of one that takes one at a call."""
+    """Samples of one shape. `share`: the fraction of a run's bytes (`--mb`) for a peer with many samples per call, and
+    for one with one sample per call."""
 
     name: str
     title: str
     parts: tuple[str, ...]
     shape: tuple[int, ...]
     share: dict[str, float]
-    #: What is in them: a smooth image is one only where a sample holds much of it.
+    #: Its contents: a smooth image only if a sample has a large part of one.
     contents: tuple[str, ...]
 
-    @functools.cached_property  # it is asked for each sample
+    @functools.cached_property  # because it is used for each sample
     def part_bytes(self) -> int:
         return math.prod(self.shape)
 
@@ -44,15 +43,15 @@ class Workload:
 
     @functools.cached_property
     def is_volume(self) -> bool:
-        """Whether a sample is an image with its labels, in two parts."""
+        """Whether a sample is an image with labels, in two parts."""
         return len(self.parts) > 1
 
     def count(self, run_bytes: int, api: str, share: float) -> int:
-        """So many samples: a part of the run's bytes, and two at least."""
+        """The number of samples: a fraction of the run's bytes, and at least two."""
         return max(2, int(run_bytes * self.share[api] * share) // self.sample_bytes)
 
 
-#: The workloads whose samples are volumes, and all of them, by name.
+#: The names of the workloads whose samples are volumes, and of all workloads.
 VOLUMES = ("large", "medium", "small")
 ALL = (*VOLUMES, "page", "tiny")
 WORKLOADS = {
@@ -68,7 +67,7 @@ WORKLOADS = {
 
 
 class Samples:
-    """`count` samples of a workload: `samples[i]` is a tuple of arrays, one a part."""
+    """`count` samples of a workload: `samples[i]` is a tuple of arrays, one per part."""
 
     def __init__(self, pool: Path, workload: Workload, count: int) -> None:
         self.workload, self.count = workload, count
@@ -94,7 +93,7 @@ class Samples:
         return map(self.__getitem__, range(self.count))
 
     def records(self) -> Iterator[np.ndarray]:
-        """The samples as flat bytes, each by itself."""
+        """The samples as flat bytes, one by one."""
         size, lap, pool = self.workload.sample_bytes, self._lap, self.pool
         for begin in range(0, self.count, lap):
             first = begin // lap * SHIFT
@@ -103,13 +102,13 @@ class Samples:
                 yield pool[start : start + size]
 
     def parts(self) -> Iterator[np.ndarray]:
-        """Each part of each sample by itself: for formats whose record is a part."""
+        """Each part of each sample, for formats whose records are parts."""
         if self.workload.is_volume:
             return (part for sample in self for part in sample)
         return self.records()
 
     def batches(self, rows: int) -> Iterator[np.ndarray]:
-        """Arrays of at most `rows` samples, one a row, that lie side by side in memory."""
+        """Arrays of at most `rows` samples, one per row, that are adjacent in memory."""
         begin = 0
         while begin < self.count:
             end = min(begin + rows, self.count, (begin // self._lap + 1) * self._lap)
@@ -147,7 +146,7 @@ def _smooth(rng: np.random.Generator) -> np.ndarray:
 
 
 def touch(buffer) -> int:
-    """Looks at every byte of a buffer, and says what it found: the same for all peers."""
+    """Reads every byte of a buffer; returns a checksum that is the same for all peers."""
     array = buffer if isinstance(buffer, np.ndarray) else np.frombuffer(buffer, np.uint8)
     if array.nbytes < SMALL:
         return zlib.crc32(buffer)

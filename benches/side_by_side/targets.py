@@ -1,4 +1,4 @@
-"""What ringreel is meant to reach, and whether it does, from the same figures as the tables."""
+"""ringreel's targets, and whether they are met, from the same figures as the tables."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ READS = ("sequential", "random")
 @dataclasses.dataclass
 class Verdict:
     text: str
-    #: What was found, for each cell.
+    #: The figures, one per cell.
     found: list[tuple[str, float]]
     goal: float
     at_most: bool = False
@@ -25,7 +25,7 @@ class Verdict:
 
 
 def best(figures: Figures, cell: Cell, prefix: str, variant: str, metric: str) -> list[float]:
-    """The rates of the fastest of those peers whose names begin so."""
+    """The rates of the fastest peer whose name begins with `prefix`."""
     found = [figures.rates(cell, name, variant, metric) for name in figures.peers if name.startswith(prefix)]
     return max(found, key=lambda rates: middle(rates) if rates else 0, default=[])
 
@@ -34,7 +34,7 @@ def verdicts(figures: Figures) -> Iterator[Verdict]:
     def compared(
         workload: str, text: str, ours: str, variant: str, metric: str, other: str, goal: float, place: str = ""
     ) -> Verdict:
-        """`other`: a peer's name, or "plain" for the baseline. `place`: there only."""
+        """`other`: a peer's name, or "plain" for the baseline. `place`: only in this place."""
         found = []
         language = "Rust" if ours == RUST else "Python"
         for cell in figures.cells:
@@ -58,7 +58,7 @@ def verdicts(figures: Figures) -> Iterator[Verdict]:
             said = f"large, {name}: {read}"
             against = "against a map made for the pass"
             first = f"{said}, first pass, {against}"
-            # Where the page cache is mapped in large pages, a pass costs what reading memory costs, and a check is one more.
+            # If the page cache is mapped in huge pages, a pass costs one read of memory, and the checksum another one.
             yield compared("large", first, ours, "checked", read, "plain", 0.6, "tmpfs")
             yield compared("large", first, ours, "checked", read, "plain", 0.5, "disk")
             kept = "against a kept map"

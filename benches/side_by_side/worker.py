@@ -1,8 +1,8 @@
-"""Measures the peers of one file: `python worker.py FILE`, in the interpreter that they want.
+"""Measures the peers of one file: `python worker.py FILE`, in the interpreter that they need.
 
-It imports what they need and does nothing else. For each request, a JSON object on a line of stdin, it forks: the
-child measures one phase, and its answer, JSON too, is a line on stdout. So no phase profits from what an earlier one
-left in memory, and no phase waits for imports.
+It imports the peers' packages and does nothing else. For each request, a JSON object on a line of stdin, it forks: the
+child measures one phase and writes its answer, a line of JSON, to stdout. So no phase profits from what an earlier
+one left in memory, and no phase waits for imports.
 """
 
 import importlib
@@ -23,7 +23,7 @@ from samples import WORKLOADS, Samples, touch
 
 
 def told(peer: Peer) -> dict[str, Any]:
-    """What the run has to know of a peer; why it is missing, where it is."""
+    """Describes a peer to the run: its properties, or why it is missing."""
     keys = ("name", "api", "language", "venv", "workloads", "places", "share", "random", "opens")
     said: dict[str, Any] = {key: getattr(peer, key) for key in keys} | {"reads": list(peer.reads)}
     try:
@@ -34,14 +34,14 @@ def told(peer: Peer) -> dict[str, Any]:
 
 
 def directory_bytes(directory: Path) -> int:
-    """Bytes that files take, holes not counted."""
+    """Bytes that files occupy, without holes."""
     return sum(path.stat().st_blocks * 512 for path in directory.rglob("*") if path.is_file())
 
 
 def settle(directory: Path, size: int) -> None:
-    """Makes the filesystem be as it is for everybody: nothing is left to be written back of who came before, and the
-    memory that it will take for `size` bytes is memory that was used just now. (Of pages that nobody has used for long, a
-    virtual machine's host may have to find each one first: write(2) took ten times as long then, now and again.)"""
+    """Makes conditions equal for all peers: writes back dirty pages, and uses memory for `size` bytes.
+    (The host of a virtual machine may have to find pages that were unused for long, which made write(2) up to ten
+    times slower.)"""
     file = directory / "settle"
     with open(file, "wb", buffering=0) as out:
         block = bytes(1 << 20)
@@ -52,8 +52,8 @@ def settle(directory: Path, size: int) -> None:
 
 
 def forget(directory: Path) -> None:
-    """Makes the kernel drop what its page cache has of these files: who reads them then waits for the disk."""
-    os.sync()  # what is not on the disk cannot be dropped
+    """Drops these files from the page cache, so that reading them waits for the disk."""
+    os.sync()  # dirty pages cannot be dropped
     for path in directory.rglob("*"):
         if path.is_file():
             with open(path, "rb") as file:
@@ -92,7 +92,7 @@ def read(peer: Peer, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def first(peer: Peer, request: dict[str, Any]) -> dict[str, Any]:
-    """From nothing to the first sample."""
+    """Opens the samples and reads the first one."""
     what = Reading(Path(request["directory"]), WORKLOADS[request["workload"]], request["count"])
     begin = time.perf_counter()
     touch(peer.open(what, **peer.reads[request["variant"]]).first(request["how"]))
@@ -100,7 +100,7 @@ def first(peer: Peer, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def verify(peer: Peer, request: dict[str, Any]) -> dict[str, Any]:
-    """Whether every byte is as it was written."""
+    """Compares every byte with what was written."""
     work = WORKLOADS[request["workload"]]
     samples = Samples(Path(request["pool"]), work, request["count"])
     reader = peer.open(Reading(Path(request["directory"]), work, request["count"]), **peer.reads[request["variant"]])
@@ -116,13 +116,13 @@ def compare(reader: Reader, way: str, buffers: Any, samples: Samples, order: Any
     held, at = np.empty(0, np.uint8), 0
     for buffer in buffers:
         array = buffer if isinstance(buffer, np.ndarray) else np.frombuffer(buffer, np.uint8)
-        # Wirehead gives images as float32.
+        # Wirehead returns images as float32.
         held = np.concatenate([held, np.ascontiguousarray(array).reshape(-1).astype(np.uint8, copy=False)])
         whole = len(held) // size
         for n in range(whole):
             want = np.concatenate([part.reshape(-1) for part in samples[int(order[at])]])
             if not np.array_equal(held[n * size : (n + 1) * size], want):
-                raise ValueError(f"sample {order[at]} is not what was written ({way})")
+                raise ValueError(f"sample {order[at]} differs from what was written ({way})")
             at += 1
         held = held[whole * size :].copy()
     if at != len(samples) or len(held):
@@ -134,7 +134,7 @@ PHASES = {"write": write, "sequential": read, "random": read, "first": first, "v
 
 def answer(peer: Peer, request: dict[str, Any]) -> dict[str, Any]:
     try:
-        measure = getattr(peer, "measure", None)  # a peer that is a program of its own measures itself
+        measure = getattr(peer, "measure", None)  # a peer that is a separate program measures itself
         return measure(request) if measure else PHASES[request["phase"]](peer, request)
     except BaseException as error:
         return {"error": f"{type(error).__name__}: {error}", "where": traceback.format_exc()}
@@ -142,7 +142,7 @@ def answer(peer: Peer, request: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     out = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever packages print
+    os.dup2(2, 1)  # redirects what packages print
     peers = {peer.name: peer for peer in importlib.import_module(f"peers.{sys.argv[1]}").PEERS}
     print(json.dumps([told(peer) for peer in peers.values()]), file=out, flush=True)
     for line in sys.stdin:

@@ -1,4 +1,4 @@
-"""ArrayRecord, uncompressed, a record in each chunk, as its documentation advises for access by index. A part is a
+"""ArrayRecord, uncompressed, one record per chunk, as its documentation advises for access by index. Each part is a
 record."""
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ class ArrayRecord(Peer):
     def __init__(self, name: str, api: str, workloads: tuple[str, ...]) -> None:
         self.name, self.api, self.workloads = name, api, workloads
         self.share = {**dict.fromkeys(VOLUMES, 0.25), "page": 0.5, "tiny": 0.5 if api == "one" else 0.25}
-        # Many records in a chunk: for those who read them in order.
+        # Many records per chunk, for reading in order.
         self.options = "group_size:1,uncompressed" if api == "one" else "group_size:256,uncompressed"
 
     def create(self, directory, samples):
@@ -35,7 +35,7 @@ class ArrayRecord(Peer):
 
 class Records(Reader):
     def __init__(self, what: Reading, api: str) -> None:
-        # No threads that read ahead: they are for disks that are slow to answer.
+        # No prefetching threads, which are for slow disks.
         options = "readahead_buffer_size:0,max_parallelism:0"
         self.reader = ArrayRecordReader(str(what.directory / "samples.array_record"), options)
         self.parts, self.api, self.large = len(what.workload.parts), api, what.workload.is_volume

@@ -1,4 +1,4 @@
-"""Arrow's IPC file: written through OSFile, read through a memory map, no copy on the way."""
+"""Arrow's IPC file: written through OSFile, read through a memory map without a copy."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,7 +8,7 @@ import pyarrow as pa
 from peer import Peer, Reader, Reading
 from samples import ALL
 
-# Bytes of a record batch of small samples.
+# Bytes per record batch of small samples.
 BATCH = 4 << 20
 
 
@@ -56,7 +56,7 @@ class ArrowFile(Reader):
     def __init__(self, what: Reading, api: str) -> None:
         self.file = pa.ipc.open_file(pa.memory_map(str(what.directory / "samples.arrow")))
         self.work, self.api = what.workload, api
-        # A file has no index of rows: where its batches begin.
+        # A file has no index of rows, so this lists the beginnings of its batches.
         self.starts = np.cumsum([0] + [self.file.get_batch(n).num_rows for n in range(self.file.num_record_batches)])
 
     def sequential(self) -> Iterator[Any]:

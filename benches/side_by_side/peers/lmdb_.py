@@ -1,4 +1,4 @@
-"""LMDB: a writable map, no syncs, appended in order; read without a copy."""
+"""LMDB: a writable map without syncs, appended in order; read without a copy."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,7 +8,7 @@ import numpy as np
 from peer import Peer, Reader, Reading
 from samples import ALL
 
-# Puts of one transaction.
+# Puts per transaction.
 PUTS = 4096
 
 

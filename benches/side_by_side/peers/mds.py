@@ -1,7 +1,7 @@
-"""MosaicML's MDS shards, not compressed, without hashes; read by `LocalDataset`.
+"""MosaicML's MDS shards, uncompressed, without hashes; read by `LocalDataset`.
 
-The package imports transformers and torchvision for its ready-made data sets and its loader of batches. None of these
-is used here, and PyPI has no torchvision to fit Debian's torch: they are stood in for.
+The package imports transformers and torchvision for its ready-made data sets and its batch loader. Neither is used
+here, and PyPI has no torchvision for Debian's torch, so stubs replace them.
 """
 
 import sys

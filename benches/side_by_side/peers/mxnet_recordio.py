@@ -1,4 +1,4 @@
-"""MXNet's RecordIO, version 1.9.1, in the virtual environment that `scripts/mxnet.sh` makes. A part is a record."""
+"""MXNet's RecordIO, version 1.9.1, in the virtual environment of `scripts/mxnet.sh`. Each part is a record."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -42,7 +42,7 @@ class Records(Reader):
             yield record
 
     def shuffled(self, order: np.ndarray) -> Iterator[bytes]:
-        self.records.reset()  # one that has seen the end of its file reads nothing more
+        self.records.reset()  # after the end of its file, it reads nothing
         for n in order.tolist():
             for part in range(n * self.parts, (n + 1) * self.parts):
                 yield self.records.read_idx(part)

@@ -1,4 +1,4 @@
-"""NumPy's files: one for each part of a volume; one array of all small samples, whose number is known before."""
+"""NumPy files: one per part of a volume; one array of all small samples, whose number is known in advance."""
 
 from collections.abc import Iterator
 from typing import Any

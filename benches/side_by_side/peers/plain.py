@@ -1,4 +1,4 @@
-"""The two baselines: write(2) of the same bytes to a fresh file, and that file mapped and read."""
+"""The two baselines: write(2) of the same bytes to a new file, and that file mapped and read."""
 
 import mmap
 import os
@@ -13,7 +13,7 @@ BLOCK = 1 << 20
 
 
 class Plain(Peer):
-    # "kept": one map for all passes, whose pages are found in the first one. "new": each pass makes a map.
+    # "kept": one map for all passes; the first pass faults its pages in. "new": one map per pass.
     reads = {"kept": {"keep": True}, "new": {"keep": False}}
 
     def __init__(self, name: str, api: str, workloads: tuple[str, ...]) -> None:
@@ -58,7 +58,7 @@ class Mapped(Reader):
 
     def sequential(self) -> Iterator[np.ndarray]:
         data = self.bytes()
-        # What a loop has to do for each sample is not measured where samples are taken by the thousand.
+        # With many samples per call, the loop's cost per sample is not measured.
         size = BLOCK if self.api == "many" else self.work.part_bytes
         for start in range(0, len(data), size):
             yield data[start : start + size]

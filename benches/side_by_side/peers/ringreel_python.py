@@ -1,5 +1,5 @@
-"""ringreel from Python, with its defaults: checksums are compared, `DURABILITY: process`, no compression, and as many
-samples in a file as the generator's pace asks for."""
+"""ringreel from Python with its defaults: checksums are compared, `DURABILITY: process`, no compression, and the
+generator's pace determines the number of samples per file."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,7 +9,7 @@ import ringreel
 from peer import Peer, Reader, Reading
 from samples import ALL
 
-# Bytes of a batch of small samples.
+# Bytes per batch of small samples.
 BATCH = 4 << 20
 
 

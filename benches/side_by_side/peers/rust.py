@@ -1,4 +1,4 @@
-"""ringreel and the baselines from Rust: a program of its own (`rust.rs`), which takes a request and answers."""
+"""ringreel and the baselines from Rust: a separate program (`rust.rs`) that takes a request and answers it."""
 
 import json
 import os
@@ -15,11 +15,11 @@ class Rust(Peer):
     def __init__(self, name: str, way: str, workloads: tuple[str, ...], reads: tuple[str, ...] = ("",)) -> None:
         self.name, self.way, self.workloads = name, way, workloads
         self.reads = {read: {} for read in reads}
-        # Its loop costs nothing beside a call from Python: it takes as many samples as those who take many at a call.
+        # Its loop is cheap compared with a call from Python, so it takes as many samples as peers with many per call.
         self.api = "many"
 
     def lacking(self) -> str | None:
-        return None if "RINGREEL_SIDE_BY_SIDE" in os.environ else "RINGREEL_SIDE_BY_SIDE names no program"
+        return None if "RINGREEL_SIDE_BY_SIDE" in os.environ else "RINGREEL_SIDE_BY_SIDE does not name a program"
 
     def versions(self) -> dict[str, str]:
         return {}

@@ -1,4 +1,4 @@
-"""TFRecord by TensorFlow, front to back: it has no other order. A part is a record."""
+"""TensorFlow's TFRecord, which can only be read in order. Each part is a record."""
 
 from collections.abc import Iterator
 from typing import Any

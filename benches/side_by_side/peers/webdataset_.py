@@ -1,4 +1,4 @@
-"""webdataset: one tar file, read front to back. It has no other order."""
+"""webdataset: one tar file, which can only be read in order."""
 
 from collections.abc import Iterator
 from typing import Any

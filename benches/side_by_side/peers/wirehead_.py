@@ -1,6 +1,6 @@
-"""Wirehead 0.9.3, on mongo-java-server: a server in memory, in Java. It has no files, so the place does not matter.
+"""Wirehead 0.9.3 on mongo-java-server, a server in memory, in Java. It has no files, so the place does not matter.
 
-A real MongoDB, on a disk, is another server: these figures say what Wirehead's own work costs at least.
+With a real MongoDB on a disk, figures would differ: these show the minimal cost of Wirehead's own work.
 """
 
 import contextlib
@@ -29,12 +29,12 @@ class Wirehead(Peer):
 
     def lacking(self) -> str | None:
         if shutil.which("java") is None:
-            return "there is no java for its server"
+            return "java, which its server needs, is missing"
         if not JAR.exists():
             return f"{JAR} is missing: scripts/mongodb.sh java"
-        import wirehead  # noqa: F401  (what it lacks is told here)
+        import wirehead  # noqa: F401  (a missing dependency fails here)
 
-        # One server for all phases, as it would be: what is read was written by another process.
+        # One server for all phases, as in practice: another process wrote what a phase reads.
         command = ["java", "-Xmx4g", "-Dio.netty.eventLoopThreads=1", "-jar", str(JAR)]
         self.server = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -43,7 +43,7 @@ class Wirehead(Peer):
         return None
 
     def config(self, directory: Path, parts: tuple[str, ...], count: int) -> str:
-        # It knows samples of two kinds only.
+        # Wirehead supports only two kinds per sample.
         kinds = parts if len(parts) == 2 else ("data", "label")
         path = directory / "config.yaml"
         path.write_text(
