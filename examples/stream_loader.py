@@ -1,13 +1,13 @@
-"""Batches of lines from a text file, none of which is lost at the end.
+"""Batches of lines from a text file, without losing lines at the end.
 
-The file has 40 lines, the buffer holds 12 of them, a batch is 3.
+The file has 40 lines, the buffer holds 12 lines, a batch has 3 lines.
 
-    python examples/stream_loader.py               # all 40 come out: 13 batches of 3, and one of 1
-    python examples/stream_loader.py --drop-last   # 39: the line that is left over is dropped since that is asked for
-    python examples/stream_loader.py --naive       # 36: what many loaders written by hand lose, and which lines
+        python examples/stream_loader.py               # reads all 40 lines: 13 batches of 3, and one of 1
+        python examples/stream_loader.py --drop-last   # reads 39: the incomplete last batch is dropped on request
+        python examples/stream_loader.py --naive       # reads 36: prints the lines that many hand-written loaders lose
 
-The naive loader fills its buffer, shuffles it, gives batches and fills it again; a buffer that is not full when the
-file ends is thrown away: 40 = 3 x 12 + 4.
+The naive loader fills its buffer, shuffles it, yields batches and fills it again; it discards a partly filled buffer at
+the end of the file: 40 = 3 x 12 + 4.
 """
 
 import argparse
@@ -23,13 +23,13 @@ BATCH = 3
 
 
 def parse(line):
-    """The number of a line, which stands in its first column, and its value."""
+    """Returns the number of a line, from its first column, and its value."""
     number, value = line.split()
     return int(number), float(value)
 
 
 def naive_batches(path, seed):
-    """What not to do."""
+    """A wrong implementation, for comparison."""
     rng = random.Random(seed)
     buffer = []
     with open(path) as lines:
@@ -45,11 +45,11 @@ def naive_batches(path, seed):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--naive", action="store_true", help="the loader that loses lines")
-    parser.add_argument("--drop-last", action="store_true", help="leave out a last batch that is not full")
+    parser.add_argument("--drop-last", action="store_true", help="drop an incomplete last batch")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     if args.naive and args.drop_last:
-        parser.error("the naive loader has no choice: it always drops")
+        parser.error("the naive loader always drops lines")
 
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "samples.txt"
@@ -66,8 +66,8 @@ def main():
             numbers += [number for number, _ in batch]
 
     missing = sorted(set(range(1, LINES + 1)) - set(numbers))
-    what = "none is missing" if not missing else "dropped, as asked:" if args.drop_last else "lost:"
-    print(f"{len(numbers)} of {LINES} lines came out;", what, *missing)
+    what = "no line is missing" if not missing else "dropped on request:" if args.drop_last else "lost:"
+    print(f"{len(numbers)} of {LINES} lines were read;", what, *missing)
 
 
 if __name__ == "__main__":

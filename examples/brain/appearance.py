@@ -1,4 +1,4 @@
-"""Random appearance: turns a label map into an image no scanner has made.
+"""Random appearance: turns a label map into an image with random contrast.
 
 The steps are SynthSeg's (Billot et al. 2023, doi:10.1016/j.media.2023.102789):
 an intensity distribution per tissue, a bias field, a limited resolution, noise
@@ -34,7 +34,7 @@ def draw(rng):
     spacing_mm, thickness_mm : of the slices across `slice_axis` (0 to the
         right, 1 to the front, 2 up); an image is isotropic (spacing of one
         voxel) half of the time.
-    slice_offset : where the first slice lies, as a fraction of the spacing.
+    slice_offset : position of the first slice, as a fraction of the spacing.
     noise_std : of the two channels of the receiver, see `_receive`.
     gamma : exponent applied to the normalised image.
     """

@@ -1,9 +1,9 @@
-"""One generator process: synthetic brains into the ring until it is told to stop."""
+"""One generator process: writes synthetic brains to the ring until it is stopped."""
 
 # ruff: noqa: E402
 import os
 
-# One thread for each generator; more cores are used by starting more generators.
+# One thread per generator; start more generators to use more cores.
 # This must be set before NumPy is loaded.
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
@@ -20,7 +20,7 @@ import template
 
 
 class Counted:
-    """An iterator that counts what it has handed out."""
+    """An iterator that counts the items that it has returned."""
 
     def __init__(self, iterator):
         self.iterator = iterator
@@ -39,8 +39,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-c", "--config", default="config.yaml")
     parser.add_argument("--worker", type=int, default=0, help="number of this generator; part of every seed")
-    parser.add_argument("--seed", type=int, help="seed of the run (default: drawn, and kept in every sample)")
-    parser.add_argument("-n", "--samples", type=int, help="stop after so many (default: go on until a signal)")
+    parser.add_argument("--seed", type=int, help="seed of the run (default: random; recorded in every sample)")
+    parser.add_argument("-n", "--samples", type=int, help="stop after this many samples (default: run until a signal)")
     parser.add_argument("--report", help="write a JSON report to this file at the end")
     args = parser.parse_args()
 

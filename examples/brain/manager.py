@@ -1,4 +1,4 @@
-"""The manager process: gathers finished segments into generations until it is told to stop."""
+"""The manager process: gathers finished segments into generations until it is stopped."""
 
 import argparse
 

@@ -1,8 +1,8 @@
-"""The contact sheet: slices of samples above their labels, for a person to look at.
+"""The contact sheet: slices of samples above their labels, for visual inspection.
 
 Slices are shown in radiological orientation: the patient's right is on the
 viewer's left, the front of an axial slice is on top, and a sagittal slice looks
-to the left. Only Pillow draws, with the font it brings along.
+to the left. Only Pillow is needed; the font is the one that it includes.
 """
 
 import numpy as np
@@ -112,7 +112,7 @@ def _card(image, label, heading, detail):
     for row, views in enumerate(rows):
         x, y = _PADDING, _HEADING_HEIGHT + row * (row_height + _GAP)
         for view in views:
-            # A lower slice keeps close to its partner in the other row.
+            # A lower slice stays close to its partner in the upper row.
             card.paste(view, (x, y + (row_height - view.height if row == 0 else 0)))
             x += view.width + _GAP
     draw.text((_PADDING + 8, _HEADING_HEIGHT + 8), "R", _DIM, _font(16), anchor="lt")
@@ -129,9 +129,9 @@ def _grey_picture(view):
 def _label_picture(view):
     """A label slice in colour, enlarged with smooth boundaries.
 
-    Each label's mask is softened by half a voxel and enlarged by itself, and
-    every pixel gets the strongest label. That is done at twice the size and
-    averaged, so colours mix at the edges only.
+    Each label's mask is softened by half a voxel and enlarged separately, and
+    every pixel gets the strongest label. This is done at twice the size and
+    averaged, so that colours mix only at the edges.
     """
     size = (view.shape[1] * _ZOOM * 2, view.shape[0] * _ZOOM * 2)
     masks = [ndimage.gaussian_filter((view == label).astype(np.float32), 0.5) for label in COLOURS]
@@ -141,7 +141,7 @@ def _label_picture(view):
 
 
 def _legend(draw, right, y):
-    """Name the labels with their colours, ending at `right`, middled on `y`."""
+    """Draw the names of the labels with their colours, right-aligned at `right`, centred on `y`."""
     font = _font(19)
     for label in sorted(LABEL_NAMES, reverse=True):
         if label == BACKGROUND:
@@ -154,5 +154,5 @@ def _legend(draw, right, y):
 
 
 def _font(size):
-    """The font that comes with Pillow, at a size in pixels."""
+    """The font that Pillow includes, at a size in pixels."""
     return ImageFont.load_default(size)

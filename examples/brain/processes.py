@@ -1,4 +1,4 @@
-"""Child processes with log files, ended by signal."""
+"""Child processes with log files, which are ended by a signal."""
 
 import signal
 import subprocess
@@ -7,7 +7,7 @@ import time
 
 
 class Process:
-    """One script of this folder, running as a process of its own.
+    """One script of this folder, running as a separate process.
 
     The process has its own session, so that a Ctrl-C in the terminal reaches
     only the script that started it, which then ends the others in order.
@@ -54,7 +54,7 @@ class Process:
 
 
 def stop(processes, patience_s=20.0):
-    """Ask processes to stop, all at once, and wait for them; return those that did not end well."""
+    """Ask all processes to stop, and wait for them; return those that did not exit cleanly."""
     for process in processes:
         process.ask_to_stop()
     deadline = time.monotonic() + patience_s

@@ -1,4 +1,4 @@
-"""Adds up what the processes of a run report."""
+"""Combines the reports of a run's processes."""
 
 import collections
 import json
@@ -14,7 +14,7 @@ def ring_numbers(status):
 
     Returns a dict: swaps, delivered (samples listed by all manifests so far),
     waiting (finished samples that no manifest lists yet) and swap_s (mean
-    seconds of a swap, or None where the status does not tell).
+    seconds of a swap, or None if the status does not contain it).
     """
     swap_ms = status["swap_ms_mean"]
     return {
@@ -66,7 +66,7 @@ def summarise(generators, trainers, status):
 
 
 def as_text(result):
-    """The summary for a person."""
+    """The summary as text."""
     r = result
     swap = f", {1000 * r['swap_s']:.1f} ms each" if r["swap_s"] is not None else ""
     wait = f"{r['first_wait_s']:.1f} s for the first sample, {1000 * r['longest_wait_s']:.0f} ms at most after it"

@@ -1,7 +1,7 @@
-"""The whole example: generators, a manager and reader ranks as processes, then a summary and a picture.
+"""The whole example: runs generators, a manager and reader ranks, then makes a summary and a picture.
 
-Every run starts with an empty ring in work/, and leaves there the ring, the
-logs and the reports of the processes.
+Every run starts with an empty ring in work/, and leaves the ring, the logs and
+the reports of the processes there.
 """
 
 import argparse
@@ -75,7 +75,7 @@ def watch(args, everyone):
 
 
 def open_ring():
-    """The ring, or None as long as nobody has made it."""
+    """The ring, or None if it does not exist yet."""
     ring = ringreel.Ring(CONFIG)
     try:
         ring.status()
@@ -99,7 +99,7 @@ def draw(path, subtitle, count=6, candidates=60):
 
 
 def describe(meta):
-    """The drawn parameters of a sample in one line."""
+    """The random parameters of a sample in one line."""
     if meta["spacing_mm"] > meta["voxel_mm"]:
         plane = ("sagittal", "coronal", "axial")[meta["slice_axis"]]
         slices = f"{plane} slices {meta['spacing_mm']:.1f} mm apart"
@@ -116,14 +116,14 @@ def main():
     parser.add_argument("--generators", type=int, default=2, help="generator processes (default: 2)")
     parser.add_argument("--readers", type=int, default=2, help="reader ranks (default: 2)")
     parser.add_argument("--seconds", type=float, default=60, help="end after this time (default: 60)")
-    parser.add_argument("--samples", type=int, default=0, help="end after so many delivered samples")
+    parser.add_argument("--samples", type=int, default=0, help="end after this number of delivered samples")
     parser.add_argument("--step", type=float, default=0.08, help="seconds of one training step (default: 0.08)")
     parser.add_argument("--seed", type=int, default=2023, help="seed of all samples (default: 2023)")
     parser.add_argument("--picture", type=Path, default=HERE / "samples.png")
     args = parser.parse_args()
     args.picture = args.picture.resolve()
 
-    template.load_label_map()  # Made once here, so that no two generators make it.
+    template.load_label_map()  # Made here, so that generators do not make it concurrently.
     shutil.rmtree(WORK, ignore_errors=True)
     for name in ("logs", "reports"):
         (WORK / name).mkdir(parents=True)
@@ -138,8 +138,8 @@ def main():
     except KeyboardInterrupt:
         print("stopping", file=sys.stderr)
     finally:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Stopping takes a moment; do it to the end.
-        # The generators first, so that the manager can still take what they finish.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Stopping takes a moment; a second Ctrl-C must not interrupt it.
+        # The generators first, so that the manager can still commit their last samples.
         bad = processes.stop(generators) + processes.stop(trainers) + processes.stop([manager])
     if early or bad:
         for process in [early] if early else bad:
@@ -154,7 +154,7 @@ def main():
     (WORK / "summary.json").write_text(json.dumps(result, indent=1))
     print(report.as_text(result))
     if not result["swaps"]:
-        print("no generation was filled, so there is no picture; let it run longer", file=sys.stderr)
+        print("no generation was filled, so there is no picture; run it longer", file=sys.stderr)
         return 1
     draw(
         args.picture,

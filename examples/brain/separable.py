@@ -14,7 +14,7 @@ def apply(matrices, volume):
 
     Parameters
     ----------
-    matrices : three 2-D arrays (out_i, in_i), or None for an axis left as it is.
+    matrices : three 2-D arrays (out_i, in_i), or None for an unchanged axis.
     volume : float32 array of shape (..., in_0, in_1, in_2).
 
     Returns

@@ -32,7 +32,7 @@ def draw_sample(labels, seed):
 
 
 def stream(labels, run_seed, worker):
-    """Yield ((image, label), meta) for ever; sample `i` has the seed [run_seed, worker, i]."""
+    """Yield ((image, label), meta) endlessly; sample `i` has the seed [run_seed, worker, i]."""
     for index in itertools.count():
         image, label, meta = draw_sample(labels, [run_seed, worker, index])
         yield (image, label), meta

@@ -6,8 +6,8 @@ doi:10.1016/j.neuroimage.2010.07.033), as they are packed in the nilearn
 package. Only the three files are taken out of that package; it is not
 installed.
 
-The template is skull-stripped, so there is no honest source for skull or
-scalp, and none is invented: everything outside the brain is background.
+The template is skull-stripped. The example does not invent skull or scalp;
+everything outside the brain is background.
 """
 
 import hashlib
@@ -43,11 +43,11 @@ _MAP_SHA256 = {
 # The widest place (atrium) of the two lateral ventricles, in MNI millimetres
 # (x to the right, y to the front, z up).
 _VENTRICLE_SEEDS_MM = ((-20.0, -37.0, 17.0), (20.0, -37.0, 17.0))
-_RECIPE = 1  # Raise it when the classification changes, so that no old cache is used.
+_RECIPE = 1  # Increase it when the classification changes, to invalidate old caches.
 
 
 def load_label_map(cache=CACHE):
-    """Return the tissue label map, making it in `cache` if it is not there.
+    """Return the tissue label map; create it in `cache` if it is missing.
 
     Returns
     -------
@@ -65,8 +65,8 @@ def load_label_map(cache=CACHE):
 def fetch_maps(cache=CACHE):
     """Put the three template maps into `cache`; return {"t1": path, "gm": ..., "wm": ...}.
 
-    The nilearn wheel (11 MB) is downloaded by pip when a map is missing. A map
-    whose SHA-256 is not the known one is an error.
+    pip downloads the nilearn wheel (11 MB) if a map is missing. A map with another
+    SHA-256 than the expected one is an error.
     """
     cache = Path(cache)
     cache.mkdir(parents=True, exist_ok=True)
@@ -78,7 +78,7 @@ def fetch_maps(cache=CACHE):
                 _write_whole(path, lambda file, content=content: file.write(content))
     for name, path in paths.items():
         if hashlib.sha256(path.read_bytes()).hexdigest() != _MAP_SHA256[name]:
-            raise RuntimeError(f"{path} is not the file this example knows; delete it and run again")
+            raise RuntimeError(f"{path} has an unexpected checksum; delete it and run again")
     return paths
 
 
@@ -101,17 +101,17 @@ def make_label_map(t1, grey, white, affine):
     probability maps as the prior of each voxel and the Gaussians fitted by
     expectation maximisation (the model of Ashburner and Friston 2005,
     doi:10.1016/j.neuroimage.2005.02.018, without its bias field and
-    deformation). The prior of fluid is what grey and white matter leave. The
-    T1 image brings back the sulci that the maps, being averages, have blurred
-    away. The lateral ventricles are the connected part of the deep fluid that
-    holds their widest places.
+    deformation). The prior of fluid is the remainder of grey and white matter. The
+    T1 image restores the sulci, which are blurred in the maps because they are
+    averages. The lateral ventricles are the connected part of the deep fluid that
+    contains their widest places.
     """
     mask = _brain_mask(t1)
     prior = np.stack([np.clip(1 - grey - white, 0, 1), grey, white])[:, mask]
-    prior = 0.9 * prior + 0.1 / len(prior)  # No class is ruled out by the maps alone.
+    prior = 0.9 * prior + 0.1 / len(prior)  # The maps alone cannot exclude a class.
     posterior = np.zeros((3, *t1.shape), np.float32)
     posterior[:, mask] = _fit_mixture(t1[mask], prior / prior.sum(0))
-    # A slight smoothing takes away single stray voxels.
+    # Slight smoothing removes isolated voxels.
     posterior = np.stack([ndimage.gaussian_filter(p, 0.7) for p in posterior])
     labels = np.where(mask, posterior.argmax(0) + CSF, BACKGROUND).astype(np.uint8)
     labels[_lateral_ventricles(labels, mask, affine)] = VENTRICLE
@@ -140,14 +140,14 @@ def _fit_mixture(intensity, prior, rounds=12):
 
 
 def _lateral_ventricles(labels, mask, affine):
-    """Boolean mask of the fluid deeper than 12 mm in the brain that joins the seeds."""
+    """Boolean mask of the fluid deeper than 12 mm in the brain that is connected to the seeds."""
     deep_fluid = (labels == CSF) & (ndimage.distance_transform_edt(mask) > 12)
     parts, _ = ndimage.label(ndimage.binary_opening(deep_fluid))
     to_voxel = np.linalg.inv(affine)
     seeds = [tuple(np.rint(to_voxel[:3, :3] @ s + to_voxel[:3, 3]).astype(int)) for s in _VENTRICLE_SEEDS_MM]
     found = {int(parts[seed]) for seed in seeds}
     if 0 in found:
-        raise RuntimeError("no ventricle where it should be; are these the MNI152 maps?")
+        raise RuntimeError("no ventricle at the expected place; are these the MNI152 maps?")
     return np.isin(parts, list(found))
 
 

@@ -1,8 +1,8 @@
-"""One reader rank of a training job, with a small consumer in the place of a network.
+"""One reader rank of a training job, with a small consumer instead of a network.
 
-The consumer keeps a histogram of intensities for each label over everything it
-has read. A training step is made to last a given time, as it would on an
-accelerator; the reader must keep up with that.
+The consumer accumulates a histogram of intensities per label over all samples.
+A training step takes a given time, as it would on an accelerator; the reader
+must keep up with that.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from template import LABEL_NAMES
 
 
 class LabelStatistics:
-    """Exact intensity histograms per label, added to sample by sample."""
+    """Exact intensity histograms per label, updated sample by sample."""
 
     def __init__(self):
         self.histogram = np.zeros((len(LABEL_NAMES), 256), np.int64)
@@ -48,18 +48,18 @@ class LabelStatistics:
 
 
 class Rank:
-    """What one rank has read, and how long it waited for it."""
+    """What one rank has read, and how long it waited."""
 
     def __init__(self):
         self.statistics = LabelStatistics()
         self.reads = collections.Counter()  # sample id -> times read
         self.generations = set()
-        self.first_wait_s = None  # Until the first sample: the time the ring needed to fill.
-        self.longest_wait_s = 0.0  # Of all later samples.
+        self.first_wait_s = None  # Until the first sample, while the ring filled.
+        self.longest_wait_s = 0.0  # For all later samples.
         self.started = None
 
     def run(self, stream, step_s):
-        """Consume a stream of samples, one every `step_s` seconds at most, until it ends."""
+        """Consume a stream of samples, at most one every `step_s` seconds, until it ends."""
         asked = time.monotonic()
         for sample in stream:
             received = time.monotonic()
@@ -74,7 +74,7 @@ class Rank:
             asked = time.monotonic()
 
     def report(self):
-        """The results as a dict that JSON can hold."""
+        """The results as a JSON-serialisable dict."""
         seconds = time.monotonic() - self.started if self.started else 0.0
         samples = sum(self.reads.values())
         return {
@@ -96,7 +96,7 @@ def main():
     parser.add_argument("-c", "--config", default="config.yaml")
     parser.add_argument("--rank", type=int, default=0)
     parser.add_argument("--world-size", type=int, default=1)
-    parser.add_argument("--step", type=float, default=0.08, help="seconds one training step lasts (default: 0.08)")
+    parser.add_argument("--step", type=float, default=0.08, help="seconds per training step (default: 0.08)")
     parser.add_argument("--report", help="write a JSON report to this file at the end")
     args = parser.parse_args()
 

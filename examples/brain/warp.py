@@ -1,6 +1,6 @@
 """Random anatomy: an affine and a smooth nonlinear deformation of a label map.
 
-The recipe is that of SynthSeg (Billot et al. 2023,
+The method is SynthSeg's (Billot et al. 2023,
 doi:10.1016/j.media.2023.102789): rotation, scaling and shearing drawn from
 uniform distributions, and the flow of a smooth random stationary velocity
 field, which cannot fold space. The ranges are somewhat narrower than SynthSeg's
