@@ -1,7 +1,7 @@
 //! Files that are written from a plan, and then damaged.
 //!
-//! The bytes of the damage are noise from a seed, zeros, or bytes of the same file, and not the input's own: CRC-32 finds
-//! accidents, it does not keep out somebody who makes checksums match on purpose, and a fuzzer soon does.
+//! The damage consists of noise from a seed, zeros, or bytes of the same file, and not of the input's own bytes,
+//! because CRC-32 detects accidents but not deliberate changes with matching checksums, and a fuzzer soon makes them.
 
 use crate::alloc::bounded;
 use crate::records::model_all;
@@ -20,7 +20,7 @@ use ringreel_format::{
 };
 use std::ops::Range;
 
-/// Content of a tensor or of a record.
+/// The contents of a tensor or of a record.
 #[derive(Arbitrary, Clone, Debug)]
 enum Content {
     Given(Vec<u8>),
@@ -40,7 +40,7 @@ impl Content {
     }
 }
 
-/// One change to a file. Places are taken modulo the length of the file.
+/// One change to a file. Positions are taken modulo the length of the file.
 #[derive(Arbitrary, Clone, Debug)]
 enum Damage {
     FlipBit(u32),
@@ -145,7 +145,7 @@ fn map(u: &mut Unstructured<'_>, depth: u32) -> arbitrary::Result<Meta> {
     Ok(meta)
 }
 
-/// A segment, and what happens to it.
+/// A segment, and its damage.
 #[derive(Debug)]
 struct SegmentPlan {
     info: SegmentInfo,
@@ -203,7 +203,7 @@ impl SegmentPlan {
         file
     }
 
-    /// What was written, without any of the code that wrote it.
+    /// The expected contents, without any of the code that wrote them.
     fn model(&self) -> Vec<Plain> {
         let part = |part: &PartPlan| -> PlainPart {
             let data = Ok(Bytes::copy_from_slice(&part.data));
@@ -220,22 +220,21 @@ impl SegmentPlan {
     }
 }
 
-/// Where a sample lies, its head, and each of its parts: where damage to it would be.
+/// The byte ranges of a sample, its head, and each of its parts, to decide which ones damage touches.
 struct Extent {
     all: Range<u64>,
     head: Range<u64>,
     parts: Vec<Range<u64>>,
 }
 
-/// Segments, written and damaged. What was written passes the check and comes back the same, by position, from front to
-/// back, and salvaged. One to three accidents later (flipped bits, stretches overwritten, lost or in the wrong place, a
-/// file cut off):
+/// Segments, written and damaged. A written segment passes the check and is read back equal by position, in order, and
+/// by salvage. After one to three accidents (flipped bits, regions overwritten, lost or misplaced, truncation):
 ///
-/// - the check finds it, unless the bytes are what they were;
-/// - reading by position gives each sample as it was, or an error;
-/// - salvage covers the file, loses no sample that was not touched and of a sample whose head was not touched no part that
-///   was not, and gives nothing that was not written. That holds as long as the header, or footer and trailer, are whole,
-///   or the footer alone can be found.
+/// - the check finds the damage, unless the bytes are unchanged;
+/// - reading by position gives each sample unchanged, or an error;
+/// - salvage covers the file, loses no intact sample and, in a sample with an intact head, no intact part, and returns
+///   nothing that was not written. This holds if the header, or footer and trailer, are intact, or if the footer alone
+///   can be found.
 pub fn segment_damage(data: &[u8]) {
     let Ok(plan) = SegmentPlan::arbitrary(&mut Unstructured::new(data)) else { return };
     let file = plan.write();
@@ -262,13 +261,13 @@ pub fn segment_damage(data: &[u8]) {
     let len = damaged.len();
     assert!(
         bounded(len, EXTRA, || walk::check(SliceInput::new(&damaged, 0), OPTIONS.max_part)).is_err(),
-        "damage is not found: {:?}",
+        "damage is not detected: {:?}",
         plan.damages
     );
     for (n, read) in bounded(len, EXTRA, || by_position(&bytes)).into_iter().enumerate() {
         match read {
             Some(read) => assert_eq!(read, model[n], "read by position, a sample differs: {:?}", plan.damages),
-            None => assert!(touched(&extents[n].all), "sample {n} is lost, and was not touched: {:?}", plan.damages),
+            None => assert!(touched(&extents[n].all), "intact sample {n} is lost: {:?}", plan.damages),
         }
     }
     let (saved, _) = bounded(len, EXTRA, || salvaged(&bytes));
@@ -281,17 +280,17 @@ pub fn segment_damage(data: &[u8]) {
         for ((part, want), place) in sample.parts.iter().zip(&want.parts).zip(&extent.parts) {
             match part {
                 Ok(_) => assert_eq!(part, want, "salvaged, a part differs: {:?}", plan.damages),
-                Err(_) => assert!(touched(place), "a part is lost, and was not touched: {:?}", plan.damages),
+                Err(_) => assert!(touched(place), "an intact part is lost: {:?}", plan.damages),
             }
         }
     }
     for (n, extent) in extents.iter().enumerate().filter(|(_, extent)| has_info && !touched(&extent.head)) {
         let found = saved.iter().any(|sample| sample.ordinal == n as u64);
-        assert!(found, "sample {n} at {:?} is lost, and its head was not touched: {:?}", extent.all, plan.damages);
+        assert!(found, "sample {n} at {:?} is lost, although its head is intact: {:?}", extent.all, plan.damages);
     }
 }
 
-/// Each sample by position; none where it cannot be read. Without a footer there is none at all.
+/// Reads each sample by position; none for unreadable ones. Without a footer all are unreadable.
 fn by_position(bytes: &Bytes) -> Vec<Option<Plain>> {
     let Ok(segment) = SegmentSlice::open(bytes.clone()) else { return Vec::new() };
     (0..segment.footer().count).map(|ordinal| segment.sample(ordinal).ok().as_ref().map(plain)).collect()
@@ -334,22 +333,23 @@ fn extent(segment: &SegmentSlice, bytes: &Bytes, ordinal: u64) -> Extent {
     Extent { parts: parts.collect(), head: all.start..end, all }
 }
 
-/// Records, and what happens to their file.
+/// Records, and the damage to their file.
 #[derive(Arbitrary, Debug)]
 struct RecordPlan {
     damages: [Option<Damage>; 3],
-    /// Words to put in or to take out, at a multiple of four.
+    /// Words to insert or remove, at a multiple of four.
     shift: Option<(u16, i8, u16)>,
     records: Vec<(Content, u8)>,
 }
 
-/// Plain RecordIO, written and damaged. What was written comes back the same. Then bytes are changed in place, the file is
-/// cut off, and at one place whole words are put in or taken out.
+/// Plain RecordIO, written and damaged. A written file is read back equal. Then bytes are changed in place, the file is
+/// truncated, and at one place whole words are inserted or removed.
 ///
-/// There are no checksums, so this is all that can be promised, and it is checked: each record whose bytes are all as they
-/// were (and still at a multiple of four) is given, as it was and in order. No frame that damage made reaches into it: its
-/// first word is the magic, and no payload holds that. What else is given lies where records were touched, and begins and
-/// ends there: a touched record may come back with other bytes, shorter, in pieces, or joined with another touched one.
+/// Without checksums, only this can be guaranteed and checked: each record whose bytes are all unchanged (and still at
+/// a multiple of four) is returned, unchanged and in order. No frame that damage created reaches into it, because its
+/// first word is the magic number, and no payload contains that. Any other returned record begins and ends within
+/// damaged records: a damaged record may be returned with other bytes, shorter, in pieces, or joined with another
+/// damaged one.
 pub fn record_damage(data: &[u8]) {
     let Ok(mut plan) = RecordPlan::arbitrary(&mut Unstructured::new(data)) else { return };
     plan.records.truncate(60);
@@ -406,13 +406,13 @@ pub fn record_damage(data: &[u8]) {
         let Some((payload, range)) = whole.peek() else { continue };
         match found {
             ResyncItem::Record(record) if begin == range.start => {
-                assert_eq!(&record.payload, payload, "a record that was not touched differs");
+                assert_eq!(&record.payload, payload, "an intact record differs");
                 whole.next();
             }
             found => {
-                assert!(end <= range.start, "{begin}..{end} reaches into a record that was not touched: {found:?}")
+                assert!(end <= range.start, "{begin}..{end} reaches into an intact record: {found:?}")
             }
         }
     }
-    assert!(whole.next().is_none(), "a record that was not touched is lost");
+    assert!(whole.next().is_none(), "an intact record is lost");
 }

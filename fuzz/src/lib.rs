@@ -1,19 +1,19 @@
-//! What the decoders promise for any input.
+//! Properties of the decoders for arbitrary input.
 //!
-//! Each target is a function that takes any bytes and fails, by a panic, where a promise is broken. libFuzzer calls it (one
-//! program for each in `fuzz_targets`, run by `scripts/fuzz.sh`), and ordinary tests do (`tests/replay.rs`), with the vectors
-//! of the format, with the corpora, and with a little noise.
+//! Each target is a function that takes any bytes and panics if a property is violated. libFuzzer calls it (through one
+//! program per target in `fuzz_targets`, run by `scripts/fuzz.sh`), and so do ordinary tests (`tests/replay.rs`), with
+//! the vectors of the format, the corpora, and a little noise.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
-//! | `records` | plain RecordIO, beside a model of it |
+//! | `records` | plain RecordIO, with a model of it |
 //! | `segments` | segments and their records |
-//! | `model` | the slow twin of the decoder of heads |
+//! | `model` | a simple model of the decoder of heads |
 //! | `damage` | files that are written from a plan and then damaged |
 //! | `texts` | manifests, `.idx` and `.lst` files, the configuration, headers of images |
-//! | [`repair`] | makes checksums match, so that what is behind them is reached |
-//! | [`alloc`] | counts what is asked for |
-//! | [`seeds`], [`source`] | input to begin with; noise; a source that gives its bytes in odd pieces |
+//! | [`repair`] | makes checksums match, so that the checks behind them are reached |
+//! | [`alloc`] | counts allocations |
+//! | [`seeds`], [`source`] | initial input; noise; a source that returns pieces of odd lengths |
 #![deny(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a target fails by a panic
 
@@ -32,10 +32,10 @@ pub use records::{frame, resync};
 pub use segments::{footer, head, meta, segment};
 pub use texts::{config, idx, image, lst, manifest};
 
-/// A target: its name, and what it does with any bytes.
+/// A target: its name, and its function.
 pub type Target = (&'static str, fn(&[u8]));
 
-/// All of them.
+/// All targets.
 pub const TARGETS: [Target; 13] = [
     ("frame", frame),
     ("resync", resync),

@@ -1,4 +1,4 @@
-//! Section 6 of SPEC.md, as plainly as it can be said: the slow twin of the decoder of heads.
+//! Section 6 of SPEC.md in its simplest form: a slow model of the decoder of heads.
 
 use byteorder::{ByteOrder, LE};
 use ringreel_format::{Codec, DType, Head, Meta, PartHead, PartPlace, SegmentInfo};
@@ -38,7 +38,7 @@ fn dtype(bytes: &mut &[u8]) -> Option<DType> {
     }
 }
 
-/// One large part's records: the end of each, and how many bytes are in it.
+/// The records of one large part: the end of each, and its number of bytes.
 fn places(bytes: &mut &[u8], len: u64, split: bool, end: &mut u128, pieces: &mut u64) -> Option<Vec<(u128, u64)>> {
     let count = len.div_ceil(CHUNK).max(1);
     *pieces += count;
@@ -61,8 +61,8 @@ fn places(bytes: &mut &[u8], len: u64, split: bool, end: &mut u128, pieces: &mut
     (*end < 1 << 63).then_some(records)
 }
 
-/// Whether `head` is what `payload` says, a head's record that ends at `end`; where `head` is none, whether it is refused
-/// with reason.
+/// Checks that `head` agrees with `payload`, the record of a head that ends at `end`; if `head` is none, checks that
+/// the payload is invalid.
 pub(crate) fn assert_head(payload: &[u8], end: u64, info: &SegmentInfo, head: Option<&Head>) {
     let parsed = parse(payload, end, info);
     assert_eq!(parsed.is_some(), head.is_some(), "{head:?}");
@@ -93,7 +93,7 @@ struct Part {
     records: Vec<(u128, u64)>,
 }
 
-/// Ordinal, time, meta, parts, and where the sample ends.
+/// Ordinal, time, meta, parts, and the end of the sample.
 type Parsed = (u64, u64, Vec<u8>, Vec<Part>, u128);
 
 fn parse(payload: &[u8], end: u64, info: &SegmentInfo) -> Option<Parsed> {

@@ -1,4 +1,4 @@
-//! Plain RecordIO: frames, and going on behind damage.
+//! Plain RecordIO: frames, and resync behind damage.
 
 use crate::alloc::bounded;
 use crate::source::Chunked;
@@ -8,7 +8,7 @@ use ringreel_format::input::{Input, STEP};
 use ringreel_format::recordio::{RecordReader, ResyncItem, ResyncReader};
 use ringreel_format::{FormatError, Result};
 
-/// What reading records may ask for at once, beside the length of the input: one step of a stream's buffer.
+/// Largest allocation while reading records, in addition to the input's length: one increment of a stream's buffer.
 const EXTRA: usize = STEP;
 
 /// A record as the model reads it.
@@ -20,14 +20,14 @@ pub(crate) struct Plain {
     pub(crate) end: usize,
 }
 
-/// What is wrong, and where: as section 19 of SPEC.md names it.
+/// The name and the position of an error, as in section 19 of SPEC.md.
 pub(crate) type Wrong = (&'static str, Option<u64>);
 
 pub(crate) fn wrong(error: &FormatError) -> Wrong {
     (error.name(), error.at())
 }
 
-/// Section 2 of SPEC.md, as plainly as it can be said: the record at `at`.
+/// Section 2 of SPEC.md in its simplest form: reads the record at `at`.
 pub(crate) fn model(data: &[u8], at: usize, strict: bool) -> std::result::Result<Plain, Wrong> {
     let (mut payload, mut splits, mut pos) = (Vec::new(), 0, at);
     loop {
@@ -74,7 +74,7 @@ pub(crate) fn model(data: &[u8], at: usize, strict: bool) -> std::result::Result
     }
 }
 
-/// All records up to the end or to the first mistake.
+/// Reads all records up to the end or to the first error.
 pub(crate) fn model_all(data: &[u8]) -> (Vec<Plain>, Option<Wrong>) {
     let (mut records, mut pos) = (Vec::new(), 0);
     while pos < data.len() {
@@ -89,8 +89,8 @@ pub(crate) fn model_all(data: &[u8]) -> (Vec<Plain>, Option<Wrong>) {
     (records, None)
 }
 
-/// Frames: the reader over bytes, the reader over a stream, reading at a place, and the model above give the same records
-/// and the same error at the same byte. A record that was accepted and is written again gives the same bytes.
+/// Frames: the reader over bytes, the reader over a stream, reading at a position, and the model above give the same
+/// records and the same error at the same byte. Re-encoding an accepted record gives the same bytes.
 pub fn frame(data: &[u8]) {
     let (want, error) = model_all(data);
     bounded(data.len(), EXTRA, || compare(RecordReader::over(data), &want, error));
@@ -108,7 +108,7 @@ pub fn frame(data: &[u8]) {
         frame::write_record(&mut again, &record.payload).unwrap();
         assert_eq!(again, data[record.at..record.end], "written again, the record at {} differs", record.at);
     }
-    // At the mistake, and at the three bytes behind it where no frame can begin.
+    // At the error, and at the three bytes behind it, where no frame can begin.
     for pos in (stop..=data.len()).take(4) {
         for (strict, read) in [(true, frame::read_strict as fn(_, _, _) -> _), (false, frame::read_record)] {
             let read: Result<frame::JoinedRecord<'_>> = bounded(data.len(), EXTRA, || read(data, pos, 0));
@@ -136,18 +136,18 @@ fn compare(mut reader: RecordReader<impl Input>, want: &[Plain], error: Option<W
             Ok(Some(record)) => assert_eq!(error, None, "a record at {}", record.at),
             Err(found) => assert_eq!(Some(wrong(&found)), error),
         }
-        assert_eq!(reader.position(), stop, "the reader does not stay where it found a mistake");
+        assert_eq!(reader.position(), stop, "the reader does not stay at the error");
     }
 }
 
-/// A record, or a stretch without one and what is wrong at its beginning.
+/// A record, or a skipped region with the error at its beginning.
 #[derive(Debug)]
 enum Piece {
     Record(Plain),
     Skipped(usize, usize, Wrong),
 }
 
-/// Going on behind damage, plainly: at each multiple of four behind a mistake, whether a record stands there.
+/// Resync in its simplest form: tries to read a record at each multiple of four behind an error.
 fn model_resync(data: &[u8]) -> Vec<Piece> {
     let (mut pieces, mut pos) = (Vec::new(), 0);
     while pos < data.len() {
@@ -168,8 +168,8 @@ fn model_resync(data: &[u8]) -> Vec<Piece> {
     pieces
 }
 
-/// Going on behind damage: records and skipped stretches cover the input, in order and without overlap; they are those of
-/// the model, from memory and from a stream; and where strict reading finds nothing wrong, nothing is skipped.
+/// Resync: records and skipped regions cover the input, in order and without overlap; they equal those of the model,
+/// from memory and from a stream; and if strict reading finds no error, nothing is skipped.
 pub fn resync(data: &[u8]) {
     let want = model_resync(data);
     bounded(data.len(), EXTRA, || compare_resync(ResyncReader::over(data), data, &want));

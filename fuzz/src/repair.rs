@@ -1,4 +1,4 @@
-//! Makes the checksums of a damaged segment match, so that a fuzzer gets at what is checked behind them.
+//! Makes the checksums of a damaged segment match, so that a fuzzer reaches the checks behind them.
 
 use byteorder::{ByteOrder, LE};
 use bytes::Bytes;
@@ -7,9 +7,9 @@ use ringreel_format::segment::part::stored_in;
 use ringreel_format::{Head, PartPlace, SegmentInfo, TRAILER_LEN, Trailer};
 use std::ops::Range;
 
-/// `data` with the checksums of header, heads, large parts, footer and trailer made to match, as far as these records stand
-/// there and the framing did not split header, heads and footer; and with the footer's table and the trailer leading to where
-/// they are. None where nothing changed.
+/// Corrects the checksums of header, heads, large parts, footer and trailer in `data`, if these records exist and the
+/// framing did not split header, heads and footer; and makes the footer's table and the trailer refer to their
+/// positions. Returns none if nothing changed.
 pub fn repaired(data: &[u8]) -> Option<Vec<u8>> {
     let mut out = data.to_vec();
     let header = next_record(&out, &mut 0).filter(|header| header.start == 8 && header.len() >= 16)?;
@@ -44,7 +44,7 @@ pub fn repaired(data: &[u8]) -> Option<Vec<u8>> {
     (out != data).then_some(out)
 }
 
-/// The checksums of large parts, in the head's record, where the parts' records are as the head says.
+/// Corrects the checksums of large parts in the head's record, if the parts' records agree with the head.
 fn repair_parts(out: &mut [u8], record: &Range<usize>, head: &Head) {
     let file = Bytes::copy_from_slice(out);
     for part in &head.parts {
@@ -62,7 +62,7 @@ fn next(record: &Range<usize>) -> usize {
     record.end.next_multiple_of(4)
 }
 
-/// The payload of the next record that is whole and not split.
+/// The payload of the next record that is complete and not split.
 fn next_record(data: &[u8], pos: &mut usize) -> Option<Range<usize>> {
     loop {
         let record = frame::read_strict(data, *pos, 0).ok()?;

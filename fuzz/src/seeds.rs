@@ -1,4 +1,4 @@
-//! Input to begin with: small segments of every kind, and the parts of a segment as the targets for parts take them.
+//! Initial input: small segments of every kind, and the parts of a segment for the targets of parts.
 
 use crate::source::Noise;
 use byteorder::{ByteOrder, LE};
@@ -8,8 +8,8 @@ use ringreel_format::{
     DType, Meta, PartRef, SampleRef, Schema, SegmentId, SegmentInfo, SegmentSlice, SegmentWriter, Value, WriteOptions,
 };
 
-/// Small whole segments: none, inline, large, split and compressed parts; own shapes; types of NumPy and of later versions;
-/// every kind of meta; a part that decodes to 8 MiB.
+/// Small valid segments: no parts, inline, large, split and compressed parts; shapes per sample; dtypes of NumPy and of
+/// later versions; every kind of meta; a part that decodes to 8 MiB.
 pub fn segments() -> Vec<Vec<u8>> {
     let schema = |parts: &[(&'static str, DType, &[u64])]| {
         Schema::new(parts.iter().map(|(name, dtype, shape)| (*name, dtype.clone(), shape.to_vec()))).unwrap()
@@ -40,7 +40,7 @@ pub fn segments() -> Vec<Vec<u8>> {
     ]
 }
 
-/// A segment of 4,096 parts with 64 axes each: no more are allowed.
+/// A segment of 4,096 parts with 64 axes each, the maximum.
 pub fn widest() -> Vec<u8> {
     let names: Vec<String> = (0..4096).map(|n| format!("part {n}")).collect();
     let schema = Schema::new(names.iter().map(|name| (&name[..], DType::U8, vec![1; 64]))).unwrap();
@@ -78,7 +78,7 @@ fn every_kind_of_meta() -> Meta {
     meta
 }
 
-/// The parts of a segment that can be read by position, as the targets `head`, `footer` and `meta` take them.
+/// The parts of a segment that can be read by position, as input for the targets `head`, `footer` and `meta`.
 pub fn parts_of(file: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
     let Ok(segment) = SegmentSlice::open(Bytes::copy_from_slice(file)) else { return Vec::new() };
     let (footer, mut found) = (segment.footer(), Vec::new());

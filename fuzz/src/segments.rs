@@ -21,14 +21,14 @@ use ringreel_format::{
 };
 use std::ops::Range;
 
-/// What reading a segment may ask for at once, beside the length of the input. A part's memory grows by so much at a time,
-/// and the 65,536 values that a meta may have take as much. What a compressed part decodes to is less.
+/// Largest allocation while reading a segment, in addition to the input's length. A part's memory grows in steps of
+/// this size, and the 65,536 values that a meta may have take as much. Decoded compressed parts are smaller.
 pub(crate) const EXTRA: usize = 4 << 20;
 
-/// Compressed parts may become this large.
+/// Maximum size of decoded compressed parts.
 pub(crate) const OPTIONS: ReadOptions = ReadOptions { verify: true, max_part: 1 << 20 };
 
-/// A sample, in a form that can be compared (a NaN in the meta is equal to itself).
+/// A sample in a comparable form (a NaN in the meta equals itself).
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Plain {
     pub(crate) ordinal: u64,
@@ -37,7 +37,7 @@ pub(crate) struct Plain {
     pub(crate) parts: Vec<PlainPart>,
 }
 
-/// A part, or the name of what is wrong with it.
+/// A part, or the name of its error.
 pub(crate) type PlainPart = std::result::Result<(DType, Shape, std::result::Result<Bytes, &'static str>), &'static str>;
 
 pub(crate) fn plain_part(part: Result<&Part>) -> PlainPart {
@@ -59,12 +59,11 @@ pub(crate) fn plain_salvaged(sample: &SalvagedSample) -> Plain {
     Plain { ordinal: *ordinal, unix_ms: *unix_ms, meta: meta.encode().unwrap(), parts }
 }
 
-/// Segments: the walk over bytes and over a stream give the same samples and the same error. What the check accepts can be
-/// read by position, each sample as the walk gives it, and [`Salvage`] yields all of it and skips nothing. Whatever the
-/// input is, what [`Salvage`] yields and skips covers the file, in order.
+/// Segments: reading in order gives the same samples and the same error from memory and from a stream. A segment that
+/// the check accepts can be read by position with the same samples, and [`Salvage`] yields all of them and skips
+/// nothing. For any input, the items that [`Salvage`] yields and skips cover the file, in order.
 ///
-/// Input that does not pass is looked at once more with its checksums made to match ([`repaired`]), so that what lies behind
-/// them is reached.
+/// Refused input is tested again with matching checksums ([`repaired`]), so that the checks behind them are reached.
 pub fn segment(data: &[u8]) {
     if !one_segment(data)
         && let Some(data) = repaired(data)
@@ -77,7 +76,7 @@ fn one_segment(data: &[u8]) -> bool {
     let (bytes, len) = (Bytes::copy_from_slice(data), data.len());
     let walked = bounded(len, EXTRA, || walk_on(SegmentWalk::begin(SliceInput::new(data, 0), OPTIONS.max_part)));
     let streamed = bounded(len, EXTRA, || walk_on(SegmentWalk::new(Chunked::new(data), OPTIONS.max_part)));
-    assert_eq!(walked, streamed, "from memory, and from a stream");
+    assert_eq!(walked, streamed, "memory and stream differ");
     let checked = bounded(len, EXTRA, || walk::check(SliceInput::new(data, 0), OPTIONS.max_part));
     let fine =
         walked.error.is_none() && walked.samples.iter().flat_map(|sample| &sample.parts).all(|part| part.is_ok());
@@ -87,15 +86,15 @@ fn one_segment(data: &[u8]) -> bool {
     assert_covers(&bytes, &salvaged);
     let Ok(footer) = checked else { return false };
     let header = SegmentWalk::begin(SliceInput::new(data, 0), 0).unwrap().info().encode_header().unwrap();
-    assert_eq!(footer.info.encode_header().unwrap(), header, "header and footer say the same");
+    assert_eq!(footer.info.encode_header().unwrap(), header, "header and footer differ");
     let read: Vec<_> = by_position.unwrap().into_iter().map(Result::unwrap).collect();
     assert_eq!(footer.count, read.len() as u64);
-    assert_eq!(read, walked.samples, "by position, and from front to back");
+    assert_eq!(read, walked.samples, "reading by position and in order differ");
     let saved = salvaged.iter().map(|found| match found {
         SalvageItem::Sample(sample) => plain_salvaged(sample),
         SalvageItem::Skipped(region) => unreachable!("{region:?} of a whole segment was skipped"),
     });
-    assert!(saved.eq(walked.samples), "salvage gives other samples than the walk");
+    assert!(saved.eq(walked.samples), "salvage and the walk differ");
     true
 }
 
@@ -126,7 +125,7 @@ fn walk_on(walk: Result<SegmentWalk<impl Input>>) -> Walked {
     Walked { samples, error }
 }
 
-/// Each sample of the footer's table, read from its own bytes, and once more part by part from a file.
+/// Reads each sample of the footer's table from its own bytes, and again part by part, as from a file.
 fn read_by_position(bytes: &Bytes) -> Option<Vec<Result<Plain>>> {
     let segment = SegmentSlice::open(bytes.clone()).ok()?;
     let footer = segment.footer();
@@ -140,7 +139,8 @@ fn read_by_position(bytes: &Bytes) -> Option<Vec<Result<Plain>>> {
         match (&sample, &gathered) {
             (Ok(sample), Ok(gathered)) => assert_eq!(plain(sample), plain(gathered)),
             (Err(_), Err(_)) => {}
-            // In one frame, a magic inside a payload is left to the checksum; in several, the framing refuses it.
+            // In one frame, the checksum must detect a magic number inside a payload; in several, the framing refuses
+            // it.
             (Ok(_), Err(error)) => assert_eq!(error.name(), "UnescapedMagic"),
             (Err(error), Ok(_)) => unreachable!("{error}, and yet it can be gathered"),
         }
@@ -151,7 +151,7 @@ fn read_by_position(bytes: &Bytes) -> Option<Vec<Result<Plain>>> {
     Some((0..footer.count).map(one).collect())
 }
 
-/// The sample in `bytes`, which begin at `base`, its large parts read as from a file.
+/// Reads the sample in `bytes`, which begin at `base`, with its large parts as from a file.
 fn gather_sample(bytes: &Bytes, base: u64, info: &SegmentInfo) -> Result<Sample> {
     let (head, payload) = decode_head(bytes, base, info)?;
     Sample::assemble(head, &payload, base, info, OPTIONS, |part, _| {
@@ -169,8 +169,8 @@ fn gather_sample(bytes: &Bytes, base: u64, info: &SegmentInfo) -> Result<Sample>
     })
 }
 
-/// Whether what was found covers the file: the header, then samples, stretches and records of later versions, each where
-/// the one before it ends; then footer and trailer.
+/// Checks that the items cover the file: the header, then samples, regions and records of later versions, each
+/// beginning at the end of the previous one; then footer and trailer.
 pub(crate) fn assert_covers(bytes: &Bytes, found: &[SalvageItem]) {
     let len = bytes.len() as u64;
     let info = Salvage::new(bytes.clone(), OPTIONS).info().cloned();
@@ -190,7 +190,7 @@ pub(crate) fn assert_covers(bytes: &Bytes, found: &[SalvageItem]) {
                 pos = sample_end;
                 assert_eq!(sample.parts.len(), head.parts.len());
             }
-            // A stretch of a part or a pad lies in the sample before it.
+            // A region of a part or of padding lies in the sample before it.
             SalvageItem::Skipped(region) if region.begin < sample_end => {
                 assert!(region.begin < region.end && region.end <= sample_end, "{region:?} {sample_end}");
             }
@@ -200,7 +200,7 @@ pub(crate) fn assert_covers(bytes: &Bytes, found: &[SalvageItem]) {
                 let ended = step_to(bytes, &info, &mut pos, region.begin);
                 let mut inside = (region.begin + 4..region.end).step_by(4);
                 let lost = inside.find(|at| !ended && stands_at(bytes, &info, *at, last_ordinal));
-                assert_eq!(lost, None, "{region:?} leaves out what stands there");
+                assert_eq!(lost, None, "{region:?} omits what is stored there");
                 pos = region.end;
             }
         }
@@ -217,7 +217,7 @@ pub(crate) fn assert_covers(bytes: &Bytes, found: &[SalvageItem]) {
     }
 }
 
-/// Whether a head above the last ordinal, or a footer, stands at `at`.
+/// Whether `at` has a head above the last ordinal, or a footer.
 fn stands_at(bytes: &[u8], info: &SegmentInfo, at: u64, last_ordinal: Option<u64>) -> bool {
     let Ok(record) = frame::read_strict(bytes, at as usize, 0) else { return false };
     let footer = || Footer::decode(&Bytes::copy_from_slice(&record.payload), at);
@@ -227,8 +227,8 @@ fn stands_at(bytes: &[u8], info: &SegmentInfo, at: u64, last_ordinal: Option<u64
     }
 }
 
-/// Steps over the header, over records of later versions, and over footer and trailer, up to `to`. Whether a footer was
-/// among them: behind it nothing is looked for.
+/// Skips the header, records of later versions, footer and trailer, up to `to`. Returns whether a footer was among
+/// them, because nothing is read behind it.
 fn step_to(bytes: &[u8], info: &SegmentInfo, pos: &mut u64, to: u64) -> bool {
     let mut ended = false;
     while *pos < to {
@@ -237,8 +237,8 @@ fn step_to(bytes: &[u8], info: &SegmentInfo, pos: &mut u64, to: u64) -> bool {
         let is_header = *pos == 0 && SegmentInfo::decode_header(payload).is_ok();
         let is_trailer = to == bytes.len() as u64 && to - *pos == TRAILER_LEN;
         if !is_header && !is_trailer {
-            assert_eq!(LE::read_u32(payload), bound_crc(info, *pos, &payload[4..]), "a record at {pos} is left out");
-            assert!(payload[4] != b'S', "a sample at {pos} is left out");
+            assert_eq!(LE::read_u32(payload), bound_crc(info, *pos, &payload[4..]), "a record at {pos} is omitted");
+            assert!(payload[4] != b'S', "a sample at {pos} is omitted");
             ended |= payload[4] == b'F';
         }
         *pos = record.next as u64;
@@ -253,11 +253,11 @@ pub(crate) fn bound_crc(info: &SegmentInfo, at: u64, body: &[u8]) -> u32 {
 }
 
 /// Heads, and headers. The input is: length of the segment info, u16; offset of the head in steps of 4 bytes, u16; the
-/// segment info; what stands in a head behind its checksum. The checksums are made to match.
+/// segment info; the head's bytes after its checksum. The checksums are made to match.
 ///
-/// A header that is accepted gives the same bytes when it is written again. A head is accepted or refused as a plain model of
-/// section 6 of SPEC.md does it, and says the same. Its parts lie where section 7 puts them, and neither a byte less nor a
-/// byte more is accepted.
+/// Re-encoding an accepted header gives the same bytes. A head is accepted or refused as by a simple model of section 6
+/// of SPEC.md, with the same contents. Its parts are where section 7 puts them, and neither a byte less nor a byte more
+/// is accepted.
 pub fn head(data: &[u8]) {
     let Some((fixed, rest)) = data.split_at_checked(4) else { return };
     let Some((info, body)) = rest.split_at_checked(usize::from(LE::read_u16(fixed))) else { return };
@@ -280,7 +280,8 @@ pub fn head(data: &[u8]) {
     assert_places(&head, payload.len(), frames.end, info.schema.parts.len());
 }
 
-/// The description of a record covers all its bytes, and has an error exactly where the decoder refuses the record.
+/// Checks that the description of a record covers all its bytes, and has an error exactly if the decoder refuses the
+/// record.
 fn assert_described(payload: &[u8], frames: Range<u64>, info: &SegmentInfo, is_accepted: bool) {
     let Some(fields) = describe(payload, frames, Some(info)) else { return assert!(!is_accepted) };
     assert!(fields.iter().map(|field| field.bytes.len()).sum::<usize>() == payload.len(), "{fields:?}");
@@ -293,7 +294,7 @@ fn with_crc(info: &SegmentInfo, at: u64, body: &[u8]) -> Vec<u8> {
     [&bound_crc(info, at, body).to_le_bytes(), body].concat()
 }
 
-/// Section 7 of SPEC.md: where each record of the large parts lies.
+/// Section 7 of SPEC.md: the position of each record of the large parts.
 fn assert_places(head: &Head, payload: usize, mut end: u64, parts: usize) {
     const CHUNK: u64 = 1 << 28;
     assert_eq!(head.parts.len(), parts);
@@ -328,11 +329,11 @@ fn assert_places(head: &Head, payload: usize, mut end: u64, parts: usize) {
     assert!(head.end == end && end <= i64::MAX as u64);
 }
 
-/// Footers and trailers. The input is: offset of the footer in steps of 4 bytes, u16; what stands in a footer behind its
+/// Footers and trailers. The input is: offset of the footer in steps of 4 bytes, u16; the footer's bytes after its
 /// checksum. The checksum is made to match.
 ///
-/// Of a footer that is accepted, each field is where section 8 of SPEC.md puts it; the segment info that was read, written
-/// again, gives the same bytes; and the table answers for each ordinal with an extent or an error.
+/// In an accepted footer, each field is where section 8 of SPEC.md puts it; re-encoding the segment info gives the same
+/// bytes; and the table returns an extent or an error for each ordinal.
 pub fn footer(data: &[u8]) {
     let Some((at, body)) = data.split_at_checked(2) else { return };
     let at = u64::from(LE::read_u16(at)) * 4;
@@ -362,7 +363,7 @@ pub fn footer(data: &[u8]) {
     assert!(footer.extent(count).unwrap().is_none() && footer.extent(u64::MAX).unwrap().is_none());
 }
 
-/// Meta: what is accepted, written again, gives the same bytes.
+/// Meta: re-encoding accepted input gives the same bytes.
 pub fn meta(data: &[u8]) {
     if let Ok(meta) = bounded(data.len(), EXTRA, || Meta::decode(data, 0)) {
         assert_eq!(meta.encode().unwrap(), data);

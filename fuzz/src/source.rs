@@ -1,9 +1,9 @@
-//! Where a target's bytes come from: a `Read` that gives them in odd pieces, and noise for structured input.
+//! Sources of a target's bytes: a `Read` that returns pieces of odd lengths, and noise for structured input.
 
 use ringreel_format::frame::MAGIC;
 use std::io::{self, Read};
 
-/// Numbers that look random, and are the same for the same seed (xorshift).
+/// Pseudo-random numbers, the same for the same seed (xorshift).
 #[derive(Clone, Debug)]
 pub struct Noise(u64);
 
@@ -22,7 +22,7 @@ impl Noise {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// A number below `n`; 0 where `n` is 0.
+    /// A number below `n`; 0 if `n` is 0.
     pub fn below(&mut self, n: usize) -> usize {
         (self.next() >> 11) as usize % n.max(1)
     }
@@ -32,7 +32,7 @@ impl Noise {
         (0..len).map(|_| (self.next() >> 56) as u8).collect()
     }
 
-    /// `len` bytes in which the magic stands here and there, at multiples of four and elsewhere.
+    /// `len` bytes with magic numbers at random positions, at multiples of four and elsewhere.
     pub fn magics(&mut self, len: usize) -> Vec<u8> {
         let mut out = Vec::with_capacity(len + 8);
         while out.len() < len {
@@ -48,7 +48,7 @@ impl Noise {
     }
 }
 
-/// Gives bytes in pieces of odd lengths, and an interruption now and then.
+/// Returns bytes in pieces of odd lengths, with occasional interruptions.
 #[derive(Debug)]
 pub struct Chunked<'a> {
     left: &'a [u8],
@@ -56,7 +56,7 @@ pub struct Chunked<'a> {
 }
 
 impl<'a> Chunked<'a> {
-    /// All of `bytes`, in pieces whose lengths follow from the bytes' number.
+    /// Returns `bytes` in pieces whose lengths depend on their number.
     pub fn new(bytes: &'a [u8]) -> Chunked<'a> {
         Chunked { left: bytes, noise: Noise::new(bytes.len() as u64) }
     }

@@ -7,17 +7,17 @@ use ringreel_format::FormatError;
 use ringreel_format::recordio::{image, index, list};
 use std::path::Path;
 
-/// What the decoders of lines and of images may ask for at once: nothing. (A number of bytes for an error's text.)
+/// Largest allocation of the decoders of lines and of images: nothing but some bytes for an error's text.
 const LINE_EXTRA: usize = 4 << 10;
-/// What the decoder of manifests may ask for at once, beside twice the length of the input: a segment takes as many bytes
-/// in memory as its line has, and the list of them doubles when it is full.
+/// Largest allocation of the decoder of manifests, in addition to twice the input's length: a segment takes as many
+/// bytes in memory as its line has, and a full list of them doubles.
 const MANIFEST_EXTRA: usize = 16 << 10;
-/// What the configuration may ask for at once, for text of up to 4 KiB: to find the nearest known key, a table of the two
-/// words' lengths is made.
+/// Largest allocation of the configuration, for text of up to 4 KiB: the search for the nearest known key uses a table
+/// of the two words' lengths.
 const CONFIG_EXTRA: usize = 1 << 20;
 
-/// Manifests. The last line's checksum is made to match first. What is accepted, written again and read again, is equal;
-/// and each sample that its lines add up to is found, and none beyond.
+/// Manifests. The last line's checksum is made to match first. Accepted input is equal after a round trip, and exactly
+/// the samples of its lines can be looked up.
 pub fn manifest(data: &[u8]) {
     let _ = bounded(2 * data.len(), MANIFEST_EXTRA, || Manifest::decode(data));
     let body = data.strip_suffix(b"\n").unwrap_or(data);
@@ -36,7 +36,7 @@ pub fn manifest(data: &[u8]) {
     let Ok(read) = bounded(2 * data.len(), MANIFEST_EXTRA, || Manifest::decode(&data)) else { return };
     let written = read.encode().unwrap();
     let again = Manifest::decode(&written).unwrap();
-    assert_eq!((&again.summary, &again.segments), (&read.summary, &read.segments), "written again and read again");
+    assert_eq!((&again.summary, &again.segments), (&read.summary, &read.segments), "changed by a round trip");
     let total = read.summary.samples;
     assert!(read.locate(total).is_none() && read.locate(u64::MAX).is_none());
     let mut start = 0;
@@ -52,12 +52,12 @@ pub fn manifest(data: &[u8]) {
     assert_eq!(start, total);
 }
 
-/// The lines of a file, each as text where it may be one: UTF-8, and no CR but before the LF.
+/// The lines of a file, each as text if it can be: UTF-8, and no CR except before the LF.
 fn model_lines(data: &[u8]) -> Vec<Option<&str>> {
     data.split_inclusive(|byte| *byte == b'\n').map(model_line).collect()
 }
 
-/// Where each line begins.
+/// The beginning of each line.
 fn begins(data: &[u8]) -> Vec<usize> {
     let ends = data.split_inclusive(|byte| *byte == b'\n').scan(0, |end, line| {
         *end += line.len();
@@ -75,8 +75,8 @@ fn number(text: &str) -> Option<u64> {
     text.parse().ok().filter(|_| !text.starts_with('+'))
 }
 
-/// `.idx` files: each line is accepted or refused as a plain model does it, and says the same. What is accepted, written
-/// again and read again, is equal; each error names its line and the line's offset.
+/// `.idx` files: each line is accepted or refused as by a simple model, with the same contents. Accepted input is equal
+/// after a round trip; each error names its line and the line's offset.
 pub fn idx(data: &[u8]) {
     let model = |line: &str| {
         let fields: Vec<_> = line.split('\t').collect();
@@ -102,8 +102,8 @@ pub fn idx(data: &[u8]) {
     assert_eq!(index::entries(data).count(), want.len());
 }
 
-/// `.lst` files: each line is accepted or refused as a plain model does it, and says the same. What is accepted, written
-/// again and read again, is equal; each error names its line and the line's offset.
+/// `.lst` files: each line is accepted or refused as by a simple model, with the same contents. Accepted input is equal
+/// after a round trip; each error names its line and the line's offset.
 pub fn lst(data: &[u8]) {
     type Plain = (u64, Vec<u32>, String);
     let model = |line: &str| -> Option<Plain> {
@@ -128,24 +128,23 @@ pub fn lst(data: &[u8]) {
         }
     }
     let again = list::items(&written).map(|item| plain(&item.unwrap()));
-    assert!(again.eq(want.iter().flatten().cloned()), "written again and read again");
+    assert!(again.eq(want.iter().flatten().cloned()), "changed by a round trip");
     assert_eq!(list::items(data).count(), want.len());
 }
 
-/// A float's bits, but for those of a NaN, which text does not keep.
+/// A float's bits, except for the bits of a NaN, which text does not preserve.
 fn bits_of(label: f32) -> u32 {
     if label.is_nan() { f32::NAN.to_bits() } else { label.to_bits() }
 }
 
-/// The error names line `n`, from 0, and the offset of its first byte.
+/// Checks that the error names line `n`, from 0, and the offset of its first byte.
 fn assert_line(begin: usize, n: usize, error: &FormatError) {
     assert_eq!(error.at(), Some(begin as u64));
     let message = error.to_string();
     assert!(message.starts_with(&format!("line {} (byte {begin}) ", n + 1)), "{message}");
 }
 
-/// Headers of labelled images: labels and content lie in the payload and take all of it; written again and read again, all
-/// is equal, each label bit for bit.
+/// Headers of labelled images: labels and content cover the payload; a round trip is bit-identical, also for labels.
 pub fn image(data: &[u8]) {
     let Ok(read) = bounded(data.len(), LINE_EXTRA, || image::Image::decode(data)) else {
         assert!(data.len() < image::LEN || data.len() - image::LEN < 4 * flag(data));
@@ -165,7 +164,7 @@ fn flag(data: &[u8]) -> usize {
     bytes.map_or(0, u32::from_le_bytes) as usize
 }
 
-/// The configuration: each error names the file. What is accepted holds to the limits of its keys.
+/// The configuration: each error names the file. Accepted input obeys the limits of its keys.
 pub fn config(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     match bounded(data.len(), CONFIG_EXTRA, || Config::parse(text, "config.yaml", Path::new("/base"), true)) {

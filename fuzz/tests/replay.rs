@@ -1,4 +1,4 @@
-//! Every target on the vectors of the format, on the corpora, and on a little noise: without libFuzzer.
+//! Runs every target on the vectors of the format, on the corpora, and on a little noise, without libFuzzer.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 use ringreel_format::recordio::RecordReader;
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 
-/// Files up to this size are cut off at every byte as well.
+/// Files up to this size are also truncated at every byte.
 const CUT: usize = 2048;
 
 fn files(dir: &str) -> Vec<(PathBuf, Vec<u8>)> {
@@ -27,7 +27,7 @@ fn run(target: Target, data: &[u8], from: &dyn std::fmt::Display) {
     catch_unwind(|| target.1(data)).unwrap_or_else(|_| panic!("{} fails on {from}, {} bytes", target.0, data.len()));
 }
 
-/// The bytes; and a small file cut off at each of the lengths `first`, `first + step`, ...
+/// Runs a target on the bytes; and, for a small file, on its prefixes of the lengths `first`, `first + step`, ...
 fn run_cut(name: &str, data: &[u8], from: &dyn std::fmt::Display, first: usize, step: usize) {
     let target = target(name);
     run(target, data, from);
@@ -36,7 +36,7 @@ fn run_cut(name: &str, data: &[u8], from: &dyn std::fmt::Display, first: usize, 
     }
 }
 
-/// A `.rec` file, and what is in it.
+/// Runs the targets on a `.rec` file, and on its parts.
 fn run_rec(file: &[u8], from: &dyn std::fmt::Display, first: usize, step: usize) {
     for name in ["frame", "resync", "segment"] {
         run_cut(name, file, from, first, step);
@@ -51,7 +51,7 @@ fn run_rec(file: &[u8], from: &dyn std::fmt::Display, first: usize, step: usize)
     }
 }
 
-/// Of many vectors that are much alike, each is cut off at other lengths.
+/// Runs all vectors in a directory. Similar vectors are truncated at different lengths.
 fn run_vectors(dir: &str, step: usize) {
     let mut count = 0;
     for (path, data) in files(dir) {
@@ -67,17 +67,17 @@ fn run_vectors(dir: &str, step: usize) {
 }
 
 #[test]
-fn every_good_vector_keeps_the_promises() {
+fn valid_vectors_keep_all_properties() {
     run_vectors("../format/vectors/ok", 1);
 }
 
 #[test]
-fn every_bad_vector_keeps_the_promises() {
+fn invalid_vectors_keep_all_properties() {
     run_vectors("../format/vectors/bad", 2);
 }
 
 #[test]
-fn small_segments_keep_the_promises_wherever_they_are_cut() {
+fn truncated_segments_keep_all_properties_at_any_length() {
     for (n, file) in segments().iter().enumerate() {
         run_rec(file, &format!("segment {n}"), 0, 1);
         parts_of(file).iter().for_each(|(name, data)| run_cut(name, data, &format!("a part of segment {n}"), 0, 1));
@@ -85,7 +85,7 @@ fn small_segments_keep_the_promises_wherever_they_are_cut() {
 }
 
 #[test]
-fn every_file_of_the_corpora_keeps_the_promises() {
+fn corpus_files_keep_all_properties() {
     let mut count = 0;
     for (name, _) in TARGETS {
         for (path, data) in files(&format!("corpus/{name}")) {
@@ -101,7 +101,7 @@ fn every_file_of_the_corpora_keeps_the_promises() {
 }
 
 #[test]
-fn every_target_has_its_program_and_its_corpus() {
+fn every_target_has_a_program_and_a_corpus() {
     let names: BTreeSet<_> = TARGETS.iter().map(|target| target.0.to_owned()).collect();
     let programs =
         files("fuzz_targets").into_iter().map(|file| file.0.file_stem().unwrap().to_str().unwrap().to_owned());
@@ -109,7 +109,7 @@ fn every_target_has_its_program_and_its_corpus() {
     for name in names {
         let files = files(&format!("corpus/{name}"));
         assert!(!files.is_empty(), "{name}");
-        assert!(files.iter().all(|file| file.1.len() <= 1 << 16), "{name} has a file that is not small");
+        assert!(files.iter().all(|file| file.1.len() <= 1 << 16), "{name} has a large file");
     }
 }
 
@@ -122,17 +122,17 @@ fn noise(name: &str, cases: u64) {
 }
 
 #[test]
-fn two_thousand_damaged_segments() {
+fn damaged_segments_keep_all_properties() {
     noise("segment_damage", 2000);
 }
 
 #[test]
-fn two_thousand_damaged_files_of_records() {
+fn damaged_record_files_keep_all_properties() {
     noise("record_damage", 2000);
 }
 
 #[test]
-fn records_that_are_full_of_magics() {
+fn records_full_of_magic_numbers_keep_all_properties() {
     for seed in 0..2000 {
         let mut noise = Noise::new(seed);
         let len = noise.below(200);
@@ -142,9 +142,9 @@ fn records_that_are_full_of_magics() {
     }
 }
 
-/// Meta of 65,536 values and one more; samples of 4,096 parts with 64 axes each: what a fuzzer's short input cannot be.
+/// Metas of 65,536 values and one more; samples of 4,096 parts with 64 axes each: beyond a fuzzer's short inputs.
 #[test]
-fn the_most_that_is_allowed_and_one_more_keep_the_promises() {
+fn inputs_at_and_above_the_limits_keep_all_properties() {
     for count in [65_535u32, 65_536, 65_537] {
         let map: Vec<u8> =
             (0..count).flat_map(|n| [&[0x68][..], format!("{n:08x}").as_bytes(), &[0xf6]].concat()).collect();
@@ -155,9 +155,9 @@ fn the_most_that_is_allowed_and_one_more_keep_the_promises() {
     run_rec(&widest(), &"4,096 parts", 0, 1);
 }
 
-/// Longer than a stream's buffer, so that what is asked for next follows what arrived.
+/// The input is longer than a stream's buffer, so that the next allocation follows the bytes that arrived.
 #[test]
-fn a_length_that_is_a_lie_is_not_paid_for() {
+fn false_length_allocates_no_memory() {
     for flag in [0x00, 0x20] {
         let lie = [&[0x0a, 0x23, 0xd7, 0xce, 0xf0, 0xff, 0xff, 0x1f | flag][..], &vec![7; 600_000]].concat();
         let whole = segments().concat();
@@ -167,7 +167,7 @@ fn a_length_that_is_a_lie_is_not_paid_for() {
     }
 }
 
-/// Writes the corpora's first files: for once, and whenever a target takes another form of input.
+/// Writes the initial files of the corpora. Run it once, and when a target's input format changes.
 #[test]
 #[ignore = "writes into the source tree"]
 fn write_seeds() {
