@@ -1,16 +1,16 @@
-"""Turns lines with colours of a terminal (ECMA-48 SGR) on stdin into an SVG on stdout: `text` elements in monospace.
+"""Converts terminal output with colours (ECMA-48 SGR) on stdin to an SVG of monospace `text` elements on stdout.
 
     script -qec "ringreel top demo.ring --once --size 100x30" /dev/null | python3 scripts/ansi_to_svg.py > top.svg
     tmux capture-pane -e -p | python3 scripts/ansi_to_svg.py > top.svg
 
-Colours 30-37, 90-97 and their backgrounds, bold, dim, underlined and reversed are known; other sequences are left out.
+Supports colours 30-37, 90-97 and their backgrounds, bold, dim, underlined and reversed; ignores other sequences.
 """
 
 import re
 import sys
 from xml.sax.saxutils import escape
 
-WIDTH, HEIGHT, SIZE, EDGE = 8.4, 17, 14, 12  # of a cell, of its letters, and of the margin, in pixels
+WIDTH, HEIGHT, SIZE, EDGE = 8.4, 17, 14, 12  # cell width and height, font size, and margin, in pixels
 BACK, FORE = "#16181d", "#d7dae0"
 COLOURS = ["#16181d", "#e5626e", "#8cc570", "#e0b96a", "#5aa2e6", "#c586d8", "#4fb8c4", "#d7dae0"]
 FAINT = "#6c7380"
@@ -22,7 +22,7 @@ def colour(code, bright):
 
 
 def cells(line, look):
-    """(letter, colour, background, bold) of each column. `look` goes on from line to line."""
+    """Returns (letter, colour, background, bold) of each column. `look` continues from line to line."""
     fore, back, bold, reverse = look
     at = 0
     for part in [*SGR.finditer(line), None]:
@@ -55,7 +55,7 @@ def cells(line, look):
 
 
 def runs(row):
-    """Neighbours of one look: where they begin, their text, and the look. Blanks without a background are left out."""
+    """Groups adjacent cells of one style: start, text and style. Omits blanks without a background."""
     begin = 0
     while begin < len(row):
         look = row[begin][1:]
@@ -69,7 +69,7 @@ def runs(row):
 
 
 def dots(text, x, y):
-    """Braille letters as squares: few fonts have them all of one width."""
+    """Draws Braille letters as squares, because few fonts have all of them in one width."""
     for number, letter in enumerate(text):
         for bit in range(8):
             if 0x2800 <= ord(letter) < 0x2900 and ord(letter) - 0x2800 >> bit & 1:

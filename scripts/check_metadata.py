@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Check that all files agree on the version, the date, the address of the repository, and what is required.
+"""Check that all files agree on the version, the date, the address of the repository, and the requirements.
 
 The root Cargo.toml has the values: `[workspace.package]`, and the section of the version in CHANGELOG.md for the date.
-This script prints each file that disagrees, and exits with status 1 if there is one. `--tag vX.Y.Z` compares a tag too.
+This script prints each file that disagrees, and exits with status 1 if there are any. `--tag vX.Y.Z` also compares a tag.
 """
 
 import re
@@ -45,7 +45,7 @@ def toml(path: str) -> dict[str, Any]:
 
 
 def wrong_crates(workspace: dict[str, Any]) -> Iterator[str]:
-    """Yields what is missing in the manifests of the crates, and versions of path dependencies that differ."""
+    """Yields missing fields in the manifests of the crates, and versions of path dependencies that differ."""
     version = workspace["package"]["version"]
     for name, dependency in workspace["dependencies"].items():
         if isinstance(dependency, dict) and "path" in dependency and dependency.get("version") != version:

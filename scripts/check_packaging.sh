@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Lints the recipes in packaging/, the issue forms, CITATION.cff, and the workflows as far as their schema goes. 77 if the
-# linters cannot be installed.
+# Lints the recipes in packaging/, the issue forms, CITATION.cff, and the workflows against their schema. Exits with 77 if
+# the linters cannot be installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tools=$PWD/.venv-lint
@@ -22,7 +22,7 @@ from pathlib import Path
 from rattler_build import Stage0Recipe
 from spython.main.parse.parsers import get_parser
 
-# Spack itself is not a package of PyPI: its recipe is only compiled here.
+# Spack is not on PyPI, so its recipe is only compiled here.
 compile(Path("packaging/spack/package.py").read_text(), "packaging/spack/package.py", "exec")
 Stage0Recipe.from_yaml(Path("packaging/conda/recipe.yaml").read_text())
 definition = Path("packaging/apptainer/ringreel.def")

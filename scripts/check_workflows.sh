@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks the workflows with actionlint. 77 where it is not installed: compiling it takes a minute, which
-# RINGREEL_ACTIONLINT=install allows.
+# Checks the workflows with actionlint. Exits with 77 if it is not installed; RINGREEL_ACTIONLINT=install compiles it,
+# which takes a minute.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tools=$PWD/.venv-lint/bin

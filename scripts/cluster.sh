@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Runs rings on a real cluster, made on this machine and taken down again. See docs/internals/cluster.md.
+# Runs rings on a real cluster on this machine, which it creates and removes again. See docs/internals/cluster.md.
 #   scripts/cluster.sh                              GlusterFS and SLURM; a storm of two minutes
 #   scripts/cluster.sh --fs nfs --seconds 600 storm one part, on NFS 4.2
 #   scripts/cluster.sh --fs all                     GlusterFS, MooseFS, CephFS, NFS 4.2, NFS 3 (nfs3)
 #   scripts/cluster.sh --help                       parts and options
-# Needs root and Debian's packages, which it installs. The exit status is 77 where it cannot run, and 1
-# when a promise was broken. RINGREEL names the command to test; without it, it is built.
+# Needs root and installs Debian packages. The exit status is 77 if it cannot run, and 1 if a guarantee
+# was broken. RINGREEL names the command to test; by default the script builds it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH=$PATH:/usr/sbin:/sbin
@@ -21,11 +21,11 @@ nfs_packages=(qemu-system-x86 qemu-utils mmdebstrap busybox-static kmod cpio e2f
 nfs_commands=(qemu-system-x86_64 mmdebstrap busybox depmod cpio mke2fs mkfs.ext4 ip unshare setpriv dpkg apt-get)
 
 skip() {
-    echo "SKIPPED: no cluster with $fs here: $1" >&2
+    echo "SKIPPED: no cluster with $fs: $1" >&2
     return 77
 }
 
-# Prints those of the commands that are not installed.
+# Prints the missing commands.
 missing() {
     local command
     for command in "$@"; do
@@ -33,10 +33,10 @@ missing() {
     done
 }
 
-# Installs what is missing of KIND's commands. `status` is 77 where that fails.
+# Installs the missing commands of KIND. Sets `status` to 77 if that fails.
 install() {
     local -n commands=$1_commands packages=$1_packages
-    [ "$(id -u)" = 0 ] || { skip "it needs root"; return; }
+    [ "$(id -u)" = 0 ] || { skip "needs root"; return; }
     [ -n "$(missing "${commands[@]}")" ] || return 0
     if command -v apt-get >/dev/null; then
         {
@@ -46,13 +46,13 @@ install() {
     fi
     local first
     first=$(missing "${commands[@]}" | head -n 1)
-    [ -z "$first" ] || { skip "there is no $first: install ${packages[*]}"; return; }
+    [ -z "$first" ] || { skip "$first is missing: install ${packages[*]}"; return; }
 }
 
-# A lab of namespaces with the filesystem KIND.
+# Prepares a lab of namespaces with the filesystem KIND.
 prepare_namespaces() {
     install "$1" || return
-    [ -c /dev/fuse ] || { skip "there is no /dev/fuse"; return; }
+    [ -c /dev/fuse ] || { skip "/dev/fuse is missing"; return; }
     unshare --net --mount --uts --pid --fork --mount-proc true 2>/dev/null || skip "namespaces cannot be made"
 }
 
@@ -65,13 +65,13 @@ prepare_nfs() {
         [ "$(df --output=avail -BM "$place" | tail -n 1 | tr -dc 0-9)" -ge 2048 ] ||
             { skip "$place has less than 2 GB of free disk space"; return; }
     done
-    scripts/mongodb.sh java || true # without it, there is no part mongodb
+    scripts/mongodb.sh java || true # without it, the part mongodb is skipped
     local log=$target/nfs-images.log
     tests/cluster/guest/image.sh "$target/nfs-images" >"$log" 2>&1 ||
         skip "the machines' images could not be made, see $log: $(tail -n 1 "$log")"
 }
 
-# Runs the parts on one filesystem, in a network without any other device. The machines end with the
+# Runs the parts on one filesystem, in a network namespace without other devices. The machines end with the
 # program, and the program with this script.
 run() {
     local status=0
@@ -80,13 +80,13 @@ run() {
         --images "$(realpath -m "$target/nfs-images")" "$@" &
     trap "kill -TERM $! 2>/dev/null" INT TERM
     wait $! || status=$?
-    # A signal ends the first wait; the second one is for what the program does at its end.
+    # A signal ends the first wait; the second one waits for the program's cleanup.
     wait $! 2>/dev/null || true
     trap - INT TERM
     return $status
 }
 
-# bash has read all of this file before anything runs.
+# bash reads the whole file before it runs anything.
 main() {
     local filesystems=(gluster) arguments=() worst=77 status
     while [ $# -gt 0 ]; do
@@ -119,7 +119,7 @@ main() {
             fi
             run "${arguments[@]}" || status=$?
         fi
-        # A broken promise on one filesystem is the result; a filesystem that could not run is not.
+        # A broken guarantee on one filesystem decides the exit status; a filesystem that could not run does not.
         case $status in
             0) [ $worst != 77 ] || worst=0 ;;
             77) ;;

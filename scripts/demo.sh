@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The main job, from nothing: builds the Python package (or installs the wheel that WHEEL names), and runs synthetic brains
-# through a ring for a minute. Each stage is printed with the time since the start.
+# The main example, from nothing: builds the Python package (or installs the wheel in WHEEL), and runs synthetic brains
+# through a ring for a minute. Prints each stage with the time since the start.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 SECONDS=0
@@ -15,7 +15,7 @@ else
     stage "building the Python package and installing it into .venv"
 fi
 scripts/install.sh
-stage "installing what the example needs"
+stage "installing the example's dependencies"
 .venv/bin/python -m pip install --quiet --disable-pip-version-check -r examples/brain/requirements.txt
 stage "two generators, a manager and two reading ranks: synthetic brains through a ring, for a minute"
 .venv/bin/python examples/brain/run.py

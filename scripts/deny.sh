@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Advisories, licences, bans and sources of all dependencies, by cargo-deny and deny.toml. 77 where that is not there:
-# installing it compiles for minutes, which RINGREEL_DENY=install allows.
+# Checks advisories, licences, bans and sources of all dependencies with cargo-deny and deny.toml. Exits with 77 if it is
+# not installed; RINGREEL_DENY=install compiles it, which takes minutes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 if ! cargo deny --version >/dev/null 2>&1; then
@@ -11,11 +11,11 @@ if ! cargo deny --version >/dev/null 2>&1; then
     cargo install --locked --quiet cargo-deny
 fi
 cargo deny check bans licenses sources
-# The database of advisories lies on GitHub. Where that cannot be reached, the copy of the last time is used, if there is one.
+# The advisory database is on GitHub. If it cannot be reached, the last downloaded copy is used, if available.
 if cargo deny fetch db >/dev/null 2>&1; then
     cargo deny check advisories
 elif compgen -G "${CARGO_HOME:-$HOME/.cargo}/advisory-dbs/*/" >/dev/null; then
-    echo "advisories: the database could not be fetched; checked against that of the last time" >&2
+    echo "advisories: the database could not be fetched; checked against the last copy" >&2
     cargo deny --offline check advisories
 else
     echo "SKIPPED: advisories: the database cannot be reached. Bans, licences and sources were checked" >&2

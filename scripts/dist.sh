@@ -1,31 +1,31 @@
 #!/usr/bin/env bash
-# Builds what is published, into dist/, and tries each package for what it is for. What cannot be built here is named and
-# counted as skipped.
+# Builds all packages into dist/, and tries each of them. Packages that cannot be built here are named, and counted as
+# skipped.
 #
 #     scripts/dist.sh                          everything
 #     scripts/dist.sh sdist wheel              only these parts, in this order
 #
-#     sdist     the source of the Python package, with all crates that it needs
-#     wheel     built from that source alone, for x86-64 and glibc 2.17; installed and used where there is no compiler
+#     sdist     the source of the Python package, with all required crates
+#     wheel     built from that source only, for x86-64 and glibc 2.17; installed and used without a compiler
 #     arm       the same for AArch64; needs `rustup target add aarch64-unknown-linux-gnu`
 #     binary    the command for x86-64 and glibc 2.17, built from the same source
 #     static    the command without any shared library; needs `rustup target add x86_64-unknown-linux-musl`
-#     crates    `cargo package` of each crate, which compiles what was packed
+#     crates    `cargo package` of each crate, which compiles the packed files
 #
-# Not part of everything:
+# Not included in everything:
 #
-#     try       installs and uses the wheel in dist/ that is for this machine's processor
+#     try       installs and uses the wheel in dist/ for this machine's processor
 #     publish-crates    publishes the crates, in the order of their dependencies
 set -euo pipefail
 cd "$(dirname "$0")/.."
 ROOT=$PWD
 PYTHON=${PYTHON:-python3}
-# Sizes that a package may have, in MiB.
+# Maximum sizes of packages, in MiB.
 MAX_WHEEL=12
 MAX_BINARY=20
 CRATES=(--package ringreel-format --package ringreel --package ringreel-recordio --package ringreel-ops --package ringreel-cli)
 tools=$ROOT/.venv-dist
-# Apart from what cargo builds for tests.
+# A separate target directory from that of tests.
 export CARGO_TARGET_DIR=${RINGREEL_DIST_TARGET:-$ROOT/target/dist}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -66,8 +66,8 @@ check_size() {
     fi
 }
 
-# Fails if a wheel's extension needs a function that no version of glibc is named for: the linker lets that pass in a shared
-# library, and the import fails where glibc is older than the function.
+# Fails if a wheel's extension needs a function without a glibc version: the linker accepts that in a shared library, but
+# the import fails if glibc is older than the function.
 check_symbols() {
     python - "$1" <<'CHECK'
 import io
@@ -94,7 +94,7 @@ if missing:
 CHECK
 }
 
-# The source package, and its content in $work/source.
+# Builds the source package, and unpacks it to $work/source.
 build_sdist() {
     rm -f dist/ringreel-*.tar.gz
     maturin sdist --manifest-path python/Cargo.toml --out dist
@@ -106,12 +106,12 @@ build_sdist() {
 unpack_sdist() {
     [ -d "$work/source" ] && return
     mkdir "$work/unpacked"
-    # All files in it have one date, by which cargo would take an older build of another source for this one.
+    # All its files have one date, so cargo would mistake an older build of another source for this one.
     tar --touch -xzf dist/ringreel-*.tar.gz -C "$work/unpacked"
     mv "$work"/unpacked/ringreel-* "$work/source"
 }
 
-# A wheel for a target, from the unpacked source.
+# Builds a wheel for a target from the unpacked source.
 build_wheel() {
     unpack_sdist
     rm -f dist/ringreel-*"$2.whl"
@@ -122,7 +122,7 @@ build_wheel() {
     check_size dist/ringreel-*"$2.whl" $MAX_WHEEL
 }
 
-# Installs the wheel for an interpreter and uses it, with nothing in PATH but that environment.
+# Installs the wheel for an interpreter and uses it, with only that environment in PATH.
 try_wheel() {
     local python=$1 environment
     shift
@@ -135,7 +135,7 @@ try_wheel() {
 
 try_wheels() {
     try_wheel "$PYTHON"
-    # PYTHONS: other interpreters, for which the same wheel must do.
+    # PYTHONS: other interpreters that must be able to use the same wheel.
     local python
     for python in ${PYTHONS:-python3.12 python3.13 python3.14}; do
         if "$python" -c '' 2>/dev/null; then try_wheel "$python"; fi
@@ -149,7 +149,7 @@ try_with_torch() {
 }
 
 try_all() {
-    part "the wheel, where there is no compiler" try_wheels
+    part "the wheel, without a compiler" try_wheels
     if /usr/bin/python3 -c 'import sys, torch; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
         part "the wheel with torch" try_with_torch
     else
@@ -159,7 +159,7 @@ try_all() {
 
 build_binary() {
     unpack_sdist
-    # maturin finds zig and calls cargo. It is not to see the Python package: of the command it would make a wheel, too.
+    # maturin finds zig and calls cargo. It must not see the Python package, or it would package the command as a wheel.
     rm -rf "$work/command"
     cp -a "$work/source" "$work/command"
     rm "$work/command/pyproject.toml"
@@ -175,7 +175,7 @@ build_binary() {
     rm -rf "$work/tried.ring"
 }
 
-# All at once: cargo puts those that are not published yet in place of those of crates.io.
+# All at once, so that cargo uses unpublished crates instead of those on crates.io.
 package_crates() {
     cargo package --quiet --allow-dirty --locked "${CRATES[@]}"
     mkdir -p dist/crates

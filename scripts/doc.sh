@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The documentation of the crates. A warning is an error.
+# Builds the documentation of the crates. Warnings are errors.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps --package ringreel --package ringreel-format \

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Fuzzes the decoders: scripts/fuzz.sh [seconds per target, 20] [target ...]
-# A line of figures for each target. The exit status is 1 when something was found; its input is in fuzz/artifacts/.
-# FUZZ_JOBS targets run at a time (default: one on each core). What they learn stays in target/fuzz/corpus.
+# Prints a line of figures per target. Exits with 1 if a finding exists; its input is in fuzz/artifacts/.
+# FUZZ_JOBS targets run at a time (default: one per core). Their corpora are kept in target/fuzz/corpus.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-20}
@@ -10,7 +10,7 @@ mapfile -t all < <(cd fuzz/fuzz_targets && ls | sed 's/\.rs$//')
 targets=("$@")
 [ $# -gt 0 ] || targets=("${all[@]}")
 
-# libFuzzer itself is C++. (The C of zstd is compiled as ever.)
+# libFuzzer is C++. (zstd's C is compiled as usual.)
 if ! command -v c++ >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     { apt-get update && apt-get install --yes g++; } >/dev/null 2>&1 || true
 fi
@@ -19,8 +19,8 @@ if ! command -v c++ >/dev/null; then
     exit 77
 fi
 
-# As cargo-fuzz builds, and without it. The stable compiler can do all of it: there is no sanitizer, since no decoder
-# holds `unsafe`. Overflow checks are on, as in tests.
+# Builds like cargo-fuzz, but without it. The stable compiler suffices, because no sanitizer is used: no decoder
+# contains `unsafe`. Overflow checks are on, as in tests.
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target/fuzz}
 host=$(rustc -vV | sed -n 's/^host: //p')
 passes=(-sanitizer-coverage-level=4 -sanitizer-coverage-inline-8bit-counters -sanitizer-coverage-pc-table
@@ -56,7 +56,7 @@ fuzz() {
         "$(field cov) | $(field ft) | $(field corp) | $findings |"
     if [ "$status" != 0 ]; then
         { grep --text -m1 -A3 panicked "$log" || tail -5 "$log"; } >&2
-        echo "$target: found something, or could not run (status $status): see $artifacts and $log" >&2
+        echo "$target: has findings or could not run (status $status): see $artifacts and $log" >&2
         return 1
     fi
 }

@@ -5,8 +5,8 @@
 #
 # PYTHON=path   the interpreter of a new environment (default: python3)
 # VENV=dir      the environment (default: .venv)
-# WHEEL=path    installs this wheel instead of building one: neither Rust nor a compiler is needed
-# PROFILE=dev   builds, in less time, a package that runs more slowly, as the tests do (default: release)
+# WHEEL=path    installs this wheel instead of building one; needs neither Rust nor a compiler
+# PROFILE=dev   builds faster, for tests; the package is slower (default: release)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 venv=${VENV:-.venv} wheel=${WHEEL:-} profile=${PROFILE:-release}
@@ -34,9 +34,9 @@ if [ -z "$wheel" ]; then
     wheel=$(echo "$wheels"/*.whl)
 fi
 [ -f "$wheel" ] || {
-    echo "WHEEL=$wheel: there is no such file" >&2
+    echo "WHEEL=$wheel: no such file" >&2
     exit 1
 }
-# pip leaves an installed package of the same version alone, wherever it came from.
+# pip does not replace an installed package of the same version, whatever its origin.
 pip install --force-reinstall --no-deps "$wheel"
 pip install "$(realpath "$wheel")${1:-}"

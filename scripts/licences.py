@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Whether every crate that is built in may be used and passed on, and the list of them: THIRD-PARTY.md.
+"""Checks that the licences of all crates that are built in permit redistribution, and lists them in THIRD-PARTY.md.
 
     scripts/licences.py            writes THIRD-PARTY.md
-    scripts/licences.py --check    fails where it is out of date, or where a licence is not on the list below
+    scripts/licences.py --check    fails if it is out of date, or if a licence is not in the list below
 
-The names and expressions are those that the crates give themselves (SPDX). Nothing is fetched.
+The names and expressions are the crates' own (SPDX). Nothing is downloaded.
 """
 
 import json
@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LIST = ROOT / "THIRD-PARTY.md"
-# Each lets programs that use it be passed on under MIT, with its own text beside it. deny.toml has the same list.
+# Each permits distribution of programs under MIT, with the licence's text included. deny.toml has the same list.
 ALLOWED = {
     "0BSD", "Apache-2.0", "Apache-2.0 WITH LLVM-exception", "BSD-2-Clause", "BSD-3-Clause", "BSL-1.0", "CC0-1.0",
     "CDLA-Permissive-2.0", "IJG", "ISC", "MIT", "Unicode-3.0", "Unlicense", "Zlib",
@@ -23,7 +23,7 @@ ALLOWED = {
 
 
 def is_allowed(expression):
-    """Whether an SPDX expression can be met by allowed licences alone: OR binds weaker than AND, `/` is an old OR."""
+    """Whether allowed licences satisfy an SPDX expression: OR binds weaker than AND, `/` is an old OR."""
     tokens = re.findall(r"\(|\)|[^\s()/]+|/", expression)
     at = 0
 
@@ -68,7 +68,7 @@ def is_allowed(expression):
 
 
 def crates():
-    """Those that end up in the command or the Python package; not those that only tests and fuzzing use."""
+    """The crates in the command or the Python package, without those that only tests and fuzzing use."""
     command = ["cargo", "metadata", "--format-version", "1", "--locked", "--all-features"]
     found = json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout)
     packages = {package["id"]: package for package in found["packages"]}
@@ -86,12 +86,12 @@ def crates():
 def main():
     used = crates()
     if (ROOT / "LICENSE").read_bytes() != (ROOT / "python/LICENSE.txt").read_bytes():
-        sys.exit("python/LICENSE.txt, which goes into the wheel, is another text than LICENSE")
+        sys.exit("python/LICENSE.txt, which goes into the wheel, differs from LICENSE")
     bad = [f"{it['name']} {it['version']}: {it['license']}" for it in used if not is_allowed(it["license"] or "none")]
     foreign = [it["name"] for it in used if "crates.io" not in it["source"]]
     if bad or foreign:
         sys.exit(
-            "\n".join([*(f"licence not allowed: {one}" for one in bad), *(f"not of crates.io: {x}" for x in foreign)])
+            "\n".join([*(f"licence not allowed: {one}" for one in bad), *(f"not from crates.io: {x}" for x in foreign)])
         )
     rows = "\n".join(f"| {it['name']} | {it['version']} | {it['license']} |" for it in used)
     text = (
@@ -103,7 +103,7 @@ def main():
         LIST.write_text(text)
     elif not LIST.exists() or LIST.read_text() != text:
         sys.exit("THIRD-PARTY.md is out of date: run scripts/licences.py")
-    print(f"{len(used)} crates, all under licences that are allowed")
+    print(f"{len(used)} crates, all under allowed licences")
 
 
 if __name__ == "__main__":

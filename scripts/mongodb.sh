@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Builds the servers that tests of the index in a MongoDB start: scripts/mongodb.sh [java] [ferretdb] (default: both)
-# They end up in target/servers, also when CARGO_TARGET_DIR says otherwise, and are built again only when what they are
-# made of has changed. The exit status is 77 when one cannot be had here: something is not installed, or a download
-# fails. It is 1 when a build fails.
+# Builds the servers for tests of the index in MongoDB: scripts/mongodb.sh [java] [ferretdb] (default: both)
+# They are stored in target/servers, whatever CARGO_TARGET_DIR is, and are rebuilt only when their sources have
+# changed. The exit status is 77 if a server is unavailable because a tool is not installed or a download
+# fails, and 1 if a build fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 servers=target/servers
 ferretdb=v1.24.0
 
 if [ $# != 1 ]; then
-    # One that cannot be had is no reason to do without the other.
+    # A missing server does not prevent the other one.
     [ $# -gt 0 ] || set -- java ferretdb
     worst=0
     for name in "$@"; do
@@ -31,7 +31,7 @@ failed() {
     exit 1
 }
 
-# mongo-java-server, in memory: the good server, and with several threads a bad one.
+# mongo-java-server, in memory: a correct server with one thread, and a faulty one with several.
 build_java() {
     local version
     version=$(javac -version 2>&1 | sed -n 's/^javac \([0-9]*\).*/\1/p') || true
@@ -51,7 +51,7 @@ build_java() {
     rm -rf "$servers/java"
 }
 
-# FerretDB on SQLite: the one that has users. Its counters are bad.
+# FerretDB on SQLite: the server with users. Its counters are not atomic.
 build_ferretdb() {
     command -v go >/dev/null || missing "install Go, version 1.22 or later"
     local module=github.com/FerretDB/FerretDB@$ferretdb source=$servers/ferretdb.src from
@@ -61,21 +61,21 @@ build_ferretdb() {
     cp -R "$from" "$source"
     chmod -R u+w "$source"
 
-    # The module lacks this file, which is made for each release, and the program does not start without it.
+    # The module lacks this file, which each release generates, and the program does not start without it.
     echo "$ferretdb" >"$source/build/version/version.txt"
-    # It answers `done: false` to the message that completes a login by SCRAM, and waits for an empty one more, as
-    # MongoDB did before 4.4. The Rust driver asks for `skipEmptyExchange`, and takes `false` for a failure.
+    # It answers `done: false` to the message that completes a login by SCRAM, and expects an empty one, as
+    # MongoDB did before 4.4. The Rust driver requests `skipEmptyExchange`, and treats `false` as a failure.
     local file=$source/internal/handler/msg_saslcontinue.go
     sed -i 's|"done", valid, // for compatibility.*|"done", conv.Valid(),|' "$file"
     if [ "$(grep -c '"done", conv.Valid(),' "$file")" != 1 ]; then
-        echo "$file is not the file that was to be changed" >"$log"
+        echo "$file is not the expected version, so it was not patched" >"$log"
         failed
     fi
 
     # Without PostgreSQL. Its SQLite is in Go, and needs no C compiler.
     local tags=ferretdb_no_postgresql
     export CGO_ENABLED=0
-    # Downloads what the build needs, and nothing else.
+    # Downloads only the dependencies of the build.
     (cd "$source" && go list -deps -tags "$tags" ./cmd/ferretdb) >"$log" 2>&1 ||
         missing "Go cannot download the modules that it needs, see $log"
     (cd "$source" && go build -tags "$tags" -trimpath -buildvcs=false -o ../ferretdb.new ./cmd/ferretdb) >"$log" 2>&1 ||
@@ -96,7 +96,7 @@ esac
 log=$servers/$name.log
 stamp=$servers/$name.stamp
 mkdir -p "$servers"
-# One at a time: two would build in the same directory.
+# One at a time, because two would build in the same directory.
 exec 9>"$servers/$name.lock"
 flock 9
 sources=$(find scripts/mongodb.sh tests/mongodb/servers/java -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum)

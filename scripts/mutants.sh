@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Whether the tests notice it when a line of format/, or of the steps of the ring, is changed: cargo-mutants changes an operator, a match
-# arm or what a function returns, and a test has to fail. docs/internals/mutants.md has the last figures, and what no test notices.
+# Mutation tests: whether tests fail when a line of format/ or of the ring's steps is changed. cargo-mutants changes an
+# operator, a match arm or a return value. docs/internals/mutants.md has the last figures, and the mutants that no test
+# detects.
 #
 #     scripts/mutants.sh [k/n] [format] [ring]     one mutant in n, from the k-th on (default: 0/8); 0/1: all
 #
-# Quick tests come first; what they let pass meets all that have to do with it.
+# Fast tests run first; mutants that they miss run against all related tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 sample=${1:-0/8}
@@ -18,10 +19,10 @@ if [ "$("$tools/bin/cargo-mutants" mutants --version 2>/dev/null)" != "cargo-mut
         cargo install --locked --quiet --root "$tools" --version "$version" cargo-mutants
 fi
 
-# A loop that never ends takes all memory before it takes all its time.
+# An endless loop would use all memory before its time limit.
 ulimit -v $((8 << 20))
 
-# A copy of the project, of which lines are changed. It is always in the same place: what the project uses is built once.
+# A copy of the project in which lines are changed. It is always in the same place, so that dependencies are built once.
 prepare() {
     work=$PWD/target/mutants/$1
     export CARGO_TARGET_DIR=$work/build TMPDIR=$work/tmp
@@ -30,7 +31,7 @@ prepare() {
     git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$work/tree"
 }
 
-# mutants ROUND ARGUMENT...: exit status 2 and 3 say that some were missed, or took too long.
+# mutants ROUND ARGUMENT...: exit statuses 2 and 3 mean that some mutants were missed, or took too long.
 mutants() {
     local round=$1 status=0
     shift
@@ -44,7 +45,7 @@ quick() {
     mutants quick --shard "$sample" --sharding round-robin --timeout 60 "$@"
 }
 
-# thorough FILES ARGUMENT...: those in these files that the quick tests missed.
+# thorough FILES ARGUMENT...: tests the mutants in these files that the fast tests missed.
 thorough() {
     local missed=() files=$1 round
     shift
@@ -55,13 +56,13 @@ thorough() {
     [ ${#missed[@]} = 0 ] || mutants "$round" "${missed[@]}" --timeout 300 "$@"
 }
 
-# entries LIST ROUNDS: what stands in these lists, each once; of the sample only (`--re` lets some more pass).
+# entries LIST ROUNDS: the mutants in these lists, each once; only those of the sample (`--re` lets some more pass).
 entries() {
     cat "$work"/$2/mutants.out/"$1".txt 2>/dev/null | sort -u |
         grep -Fxf <(cat "$work"/quick/mutants.out/{caught,missed,timeout,unviable}.txt) || true
 }
 
-# missed: what no round noticed.
+# missed: the mutants that no round detected.
 missed() {
     entries missed quick | grep -Fxvf <(entries caught 'thorough.*'; entries timeout 'thorough.*') || true
 }
@@ -73,7 +74,7 @@ score() {
     viable=$((caught + timeout + missed))
     missed
     echo "$1, sample $sample: $viable mutants (and $unviable that do not compile): $caught caught, $timeout took too long," \
-        "$missed missed: $((100 * (caught + timeout) / viable)) % noticed"
+        "$missed missed: $((100 * (caught + timeout) / viable)) % detected"
 }
 
 for part in "$@"; do
@@ -91,7 +92,7 @@ for part in "$@"; do
             quick "${ring[@]}" \
                 -- -- swap::edges:: write::steps:: swap::traces:: runs::logs:: ops::repair_steps:: \
                 --skip at_any_call --skip every_call --skip call_that_fails --skip reply --skip every_change
-            # `::tests::` are those of the library.
+            # `::tests::` are unit tests of the library.
             thorough 'src/(ring/(descriptor|liveness|mod|scan)|write/commit|manifest|manifest/store|swap/(adopt|promote|reclaim))\.rs' "${ring[@]}" --cargo-arg=--lib \
                 -- -- ::tests:: write::steps:: swap::many_generations:: read::reading:: cli::bad_input:: fs::sharing::
             thorough 'ring/validation_split\.rs|src/run(s|_log)/' "${ring[@]}" \

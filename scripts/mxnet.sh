@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Makes .venv-mxnet, a Python with MXNet 1.9.1 to compare ringreel.recordio with. Fails, and says why, where that cannot
-# be had: MXNet's last version is of 2022, wants a NumPy of its day, and comes for x86-64 Linux alone.
+# Makes .venv-mxnet, a Python with MXNet 1.9.1 for comparison with ringreel.recordio. Fails with a reason if that is not
+# possible: MXNet's last version is of 2022, needs a NumPy of that time, and exists only for x86-64 Linux.
 #
-# PYTHON names the interpreter to begin with. One that has a wheel of NumPy 1.23: 3.8 to 3.11.
+# PYTHON names the interpreter; it must have a wheel of NumPy 1.23: 3.8 to 3.11.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
@@ -13,23 +13,23 @@ works() {
 }
 
 give_up() {
-    echo "MXNet 1.9.1 cannot be had here: $1" >&2
+    echo "MXNet 1.9.1 is not available: $1" >&2
     exit 1
 }
 
 if [ -x "$venv/bin/python" ] && works 2>/dev/null; then
     exit 0
 fi
-[ "$(uname -sm)" = "Linux x86_64" ] || give_up "it has no wheel for $(uname -sm)"
+[ "$(uname -sm)" = "Linux x86_64" ] || give_up "no wheel for $(uname -sm)"
 "$python" -c 'import sys; sys.exit(not (3, 8) <= sys.version_info < (3, 12))' ||
     give_up "$("$python" --version) has no NumPy before 1.24; set PYTHON to a version from 3.8 to 3.11"
 rm -rf "$venv"
-"$python" -m venv "$venv" || give_up "$python makes no venv; on Debian, install python3-venv"
+"$python" -m venv "$venv" || give_up "$python cannot make a venv; on Debian, install python3-venv"
 echo '*' >"$venv/.gitignore"
 "$venv/bin/pip" install --quiet --disable-pip-version-check 'mxnet==1.9.1' 'numpy<1.24' 'opencv-python-headless<4.8' ||
     give_up "pip could not install it"
 
-# Its library was linked to these two, and the wheel does not bring them.
+# Its library is linked to these two, which the wheel does not contain.
 missing() {
     "$venv/bin/python" - <<'END'
 import ctypes, ctypes.util
@@ -50,4 +50,4 @@ if [ -n "$packages" ]; then
     packages=$(missing)
     [ -z "$packages" ] || give_up "install these packages: $(echo $packages)"
 fi
-works || give_up "it is installed, but cannot be imported"
+works || give_up "installed, but cannot be imported"

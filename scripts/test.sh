@@ -2,7 +2,7 @@
 # Runs all tests: Rust, Python, documentation. A part that cannot run on this machine is named and counted as skipped.
 # Two lanes run at the same time, because each of them also waits: the Rust tests; and the Python tests, lints, fuzzing.
 # Lines of the second lane begin with "2 |".
-# `scripts/test.sh quick` runs what needs neither network nor root, and is over in two minutes once everything is built.
+# `scripts/test.sh quick` runs tests that need neither network nor root, and takes two minutes once everything is built.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 SECONDS=0
@@ -39,8 +39,8 @@ count() {
     cat "$tally/$1" 2>/dev/null | wc -l
 }
 
-# A part that exits with 77 if it cannot run here, after it has said why; `could` holds its exit status afterwards. (Not a
-# function that is tested by `if`: `set -e` would not hold in it.)
+# Runs a part that exits with 77, after printing the reason, if it cannot run here; `could` is its exit status afterwards.
+# (It must not be a function tested by `if`, because `set -e` would have no effect in it.)
 part_if_it_can() {
     local name=$1 began=$SECONDS status=0
     say "$name"
@@ -65,7 +65,7 @@ rust_tests() {
     grep ^SKIPPED "$tally/stderr" >>"$tally/skipped" || true
 }
 
-# The index in MongoDB. The tests of the ring, which run above with the index in files, run with that one too.
+# The index in MongoDB. The tests of the ring, which run above with the index in files, run with it, too.
 mongodb_tests() {
     cargo test --quiet --package ringreel-cli --test mongodb -- --ignored --skip ferretdb
 }
@@ -83,7 +83,7 @@ python_lints() {
     .venv-test/bin/python -m ruff check --quiet --config python/pyproject.toml docs scripts
 }
 
-# torch, ml_dtypes, Grain and OpenCV count as unknown where they are not installed.
+# torch, ml_dtypes, Grain and OpenCV count as unknown if they are not installed.
 python_types() {
     (cd python && ../.venv-test/bin/python -m mypy ringreel)
     .venv-test/bin/python -m mypy.stubtest ringreel._ringreel --mypy-config-file python/pyproject.toml \
@@ -100,14 +100,14 @@ torch_tests() {
     VENV=.venv-torch WHEEL=$(echo "${CARGO_TARGET_DIR:-target}"/wheels/dev/*.whl) scripts/install.sh '[test]'
     .venv-torch/bin/pip install --quiet --disable-pip-version-check 'numpy<2'
     .venv-torch/bin/python -m pytest --quiet docs examples/pytorch --deselect docs/test_pages.py::test_notebook_runs
-    # What uses torch, or may depend on the version of NumPy. The rest ran above.
+    # Tests that use torch, or that may depend on the version of NumPy. The other tests ran above.
     .venv-torch/bin/python -m pytest --quiet python/tests/test_torch*.py python/tests/test_*_torch.py \
         python/tests/test_sample.py python/tests/test_sample_dlpack.py python/tests/test_convert.py \
         python/tests/test_dtypes.py python/tests/test_dataset.py python/tests/test_stream_basics.py \
         python/tests/test_wirehead.py python/tests/test_package.py
 }
 
-# Programs with which some tests do harm. A test that lacks one says so.
+# Tools for fault injection in some tests. A test without its tool reports that it is skipped.
 install_tools() {
     for tool in strace:strace mkfs.xfs:xfsprogs mkfs.ext4:e2fsprogs faketime:faketime cmake:cmake \
         pkg-config:pkg-config gfortran:gfortran mpicc:libmpich-dev mpirun:mpich; do
@@ -116,7 +116,7 @@ install_tools() {
     if [ -n "${tools:-}" ]; then
         { apt-get update && apt-get install --yes --no-install-recommends "${tools[@]}"; } >/dev/null 2>&1 || true
     fi
-    # PyTorch from Debian's packages, for the system's own Python: a few seconds, against gigabytes from elsewhere.
+    # Installs PyTorch from Debian, for the system's Python, in a few seconds; other packages are gigabytes.
     if ! /usr/bin/python3 -c 'import torch' 2>/dev/null; then
         { apt-get update && apt-get install --yes python3-torch python3-venv; } >/dev/null 2>&1 || true
     fi

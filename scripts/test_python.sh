@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the Python package into an environment of its own with given packages, and runs its tests there.
+# Builds the Python package into a separate environment with the given packages, and runs its tests there.
 #
 #     PYTHON=python3.12 scripts/test_python.sh 'torch>=2.6 torchdata>=0.11' 'numpy<2'
 set -euo pipefail

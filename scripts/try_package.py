@@ -1,6 +1,6 @@
-"""Try an installed package: samples through a ring, by Python, by torch where it is installed, and by the command.
+"""Tries an installed package: passes samples through a ring by Python, by torch if installed, and by the command.
 
-Run by scripts/dist.sh with the interpreter of the environment into which the wheel was installed. Needs no compiler and
+scripts/dist.sh runs this with the interpreter of the environment that contains the wheel. It needs no compiler and
 nothing from the repository.
 """
 
@@ -21,13 +21,13 @@ CONFIG = f"DBNAME: tried\nSWAP_CAP: {CAP}\nSAMPLE: [data, label]\nPOLL_SECONDS: 
 
 
 def samples():
-    """Yields samples of which the reader knows what is in them."""
+    """Yields samples with known contents."""
     for seed in range(SAMPLES):
         yield (np.full((8, 8, 8), seed, np.float32), np.array([seed % 2], np.int64)), {"seed": seed}
 
 
 def fill() -> None:
-    """The first example of python/README.md: a manager and a generator."""
+    """Runs the first example of python/README.md: a manager and a generator."""
     over = threading.Event()
     manager = threading.Thread(target=ringreel.run_manager, args=("config.yaml",), kwargs={"stop": over})
     manager.start()
@@ -41,14 +41,14 @@ def fill() -> None:
 
 
 def read() -> None:
-    """The newest generation as NumPy arrays."""
+    """Reads the newest generation as NumPy arrays."""
     found = [(int(sample["data"].max()), sample["data"].shape, sample.meta["seed"])
              for sample in ringreel.Ring("config.yaml").stream(epochs=1)]  # fmt: skip
     assert len(found) == CAP and all(shape == (8, 8, 8) and value == seed for value, shape, seed in found), found
 
 
 def read_with_torch() -> str:
-    """The same through a DataLoader with two workers."""
+    """Reads the same through a DataLoader with two workers."""
     import ringreel.torch
     import torch
     from torch.utils.data import DataLoader
@@ -61,14 +61,14 @@ def read_with_torch() -> str:
 
 
 def run_command(*args: str) -> str:
-    """Runs the command that was installed beside the interpreter; returns what it printed."""
+    """Runs the installed command; returns its output."""
     command = Path(sys.executable).with_name("ringreel")
     return subprocess.run([command, *args], check=True, capture_output=True, text=True).stdout
 
 
 def main() -> None:
     for tool in ("cargo", "rustc"):
-        assert shutil.which(tool) is None, f"{tool} is in PATH: this test shows that none is needed"
+        assert shutil.which(tool) is None, f"{tool} is in PATH, but this test must run without it"
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         Path("config.yaml").write_text(CONFIG)

@@ -1,5 +1,5 @@
 # The recipe for Spack: copy it to packages/py_ringreel/package.py of a repository of recipes.
-# packaging/README.md says what a release has to fill in.
+# packaging/README.md lists the values that a release must enter.
 
 from spack_repo.builtin.build_systems.python import PythonPackage
 
@@ -35,7 +35,7 @@ class PyRingreel(PythonPackage):
 
     @property
     def build_directory(self):
-        """In the repository, the Python package has a folder of its own; in the source package it is the root."""
+        """In the repository, the Python package has a separate folder; in the source package it is the root."""
         root = self.stage.source_path
         return join_path(root, "python") if self.spec.satisfies("@main") else root
 
