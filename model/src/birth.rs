@@ -1,31 +1,31 @@
-//! The birth of a ring: two who start at once with configurations that differ. `src/ring/descriptor.rs` of the product.
+//! The creation of a ring by two concurrent processes with different configurations; see `src/ring/descriptor.rs`.
 
 use crate::rules::Promise;
 use stateright::Property;
 
-/// Two makers of a ring; each has a configuration of its own.
+/// Two creators of a ring, each with a separate configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct Birth {
-    /// `ring.json` is linked to its place: the first one wins. Else it is renamed there.
+    /// Whether `ring.json` is linked to its place, so that the first one wins. Otherwise it is renamed.
     pub linked: bool,
 }
 
-/// Where a maker stands.
+/// The state of a creator: its next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Maker {
     /// Looks for `ring.json`.
     Look,
-    /// Wrote its own, and publishes it.
+    /// Wrote its own file, and publishes it.
     Publish,
-    /// Reads what is there.
+    /// Reads the published file.
     Read,
-    /// Works in the ring that this one described.
+    /// Works in the ring that this configuration described.
     Works(u8),
-    /// Refused: the ring is another one than it was told.
+    /// Refused, because the ring differs from its configuration.
     Refused,
 }
 
-/// What is there, and where the makers stand.
+/// The published file, and the creators' states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
     ring: Option<u8>,

@@ -1,4 +1,4 @@
-//! The search: every state that can be reached is looked at, breadth first, and each promise must hold in it.
+//! The search: visits every reachable state, breadth first, and checks every property in it.
 
 use crate::birth::Birth;
 use crate::model::{Model, Move};
@@ -42,7 +42,7 @@ impl stateright::Model for Model {
     }
 }
 
-/// It is listed, or has a name from which it will be: in staging, or in a generation that is still to be listed.
+/// The segment is listed, or has a name from which it will be: in staging, or in a generation that is not listed yet.
 fn not_lost(_: &Model, state: &State) -> bool {
     let newest = state.newest();
     let next = usize::from(newest) + 1;
@@ -50,7 +50,7 @@ fn not_lost(_: &Model, state: &State) -> bool {
     !state.finished || state.staged == Staged::Sealed || state.listed(newest).is_some() || linked()
 }
 
-/// What is still a `.part` is not listed. (After a power cut that name may be back, of a file that was whole.)
+/// A `.part` file is not listed. (After a power cut, a complete file may have that name again.)
 fn sealed_only(_: &Model, state: &State) -> bool {
     state.staged != Staged::Part || state.disk.bytes || state.listed(state.newest()).is_none()
 }
@@ -63,32 +63,32 @@ fn listed_is_there(model: &Model, state: &State) -> bool {
 
 fn disk_bound(model: &Model, state: &State) -> bool {
     let full = state.write.iter().chain(&state.read).filter(|dir| *dir & FULL != 0).count();
-    // What fills a directory that was made again late is links to what is staged: it takes no room.
+    // A directory that a late call recreated contains only links to staged files, which take no space.
     let next = usize::from(state.newest()) + 1;
     let fills = |n: &usize| state.read[*n] & THERE == 0;
     let filling = (next..state.write.len()).find(fills).map_or(0, |n| state.write[n]);
     let filling = usize::from(filling & (THERE | FULL) == THERE);
-    // A power cut may bring back a generation that was just removed. (It takes three promotions to get there.)
+    // A power cut may bring back a generation that was just removed. (This takes three promotions.)
     let back = usize::from(model.power && model.generations > 2);
     full + filling + usize::from(state.trash) <= usize::from(model.keep) + 3 + back
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// States that differ.
+    /// The number of distinct states.
     pub states: usize,
-    /// The longest of the shortest ways to a state, in steps.
+    /// The maximum over all states of the shortest number of steps to it.
     pub depth: usize,
-    /// Whether all states that can be reached were looked at.
+    /// Whether all reachable states were visited.
     pub complete: bool,
-    /// How long it took, by the clock, and of the processors' time.
+    /// Wall time and CPU time.
     pub seconds: (f64, f64),
-    /// Promises that do not hold, and how that comes about.
+    /// Violated properties, with a trace for each.
     pub broken: Vec<(&'static str, Vec<String>)>,
 }
 
-/// Searches all states, or for as long as `limit` says.
+/// Searches all states, or until `limit`.
 pub fn search(model: Model, threads: usize, limit: Option<Duration>) -> Outcome {
     let explain = |path: Vec<(State, Option<Move>)>| {
         let steps = path.into_iter().filter_map(|(_, step)| step);
@@ -97,7 +97,7 @@ pub fn search(model: Model, threads: usize, limit: Option<Duration>) -> Outcome 
     run(model, threads, limit, explain)
 }
 
-/// Searches the births of a ring.
+/// Searches the creation of a ring.
 pub fn search_births(birth: Birth) -> Outcome {
     let explain = |path: Vec<(_, Option<_>)>| path.into_iter().filter_map(|(_, step)| step).collect();
     run(birth, 1, None, explain)
@@ -131,7 +131,7 @@ where
 
 type Path<M> = Vec<(<M as stateright::Model>::State, Option<<M as stateright::Model>::Action>)>;
 
-/// The processors' time that this process has used. (Where it cannot be told: none.)
+/// The CPU time of this process, or 0 if unknown.
 fn processor_seconds() -> f64 {
     let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let after_name = text.rsplit(')').next().unwrap_or_default();
@@ -139,7 +139,7 @@ fn processor_seconds() -> f64 {
     ticks / 100.0 // in units of 1/100 s (proc(5), USER_HZ)
 }
 
-/// The counter-example to leaving a rule out: the promise that is broken, and the steps that lead there.
+/// The counter-example to omitting a rule: the violated property, and the steps that lead there.
 pub fn counter_example(rule: Rule) -> Outcome {
     let (_, committers, managers, power) = rule.breaks();
     let mut model = Model::new(committers, managers, if power { 2 } else { 4 }).without(rule);

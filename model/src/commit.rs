@@ -1,4 +1,4 @@
-//! What a committer does: `Generator::write`, `StagingWriter::seal` and `Ring::commit_step` of the product.
+//! The steps of a committer, from `Generator::write`, `StagingWriter::seal` and `Ring::commit_step`.
 
 use crate::model::{Model, Move, Who, is_out};
 use crate::rules::Rule;
@@ -28,7 +28,7 @@ impl Model {
                 push("syncs the file", 0, Committer { at: Commit::Seal, ..me }, &to);
             }
             Commit::Seal if state.staged != Staged::Part => {
-                push("finds its .part removed, and writes it again", 0, Committer { at: Commit::Begin, ..me }, &to);
+                push("finds its .part removed, and rewrites it", 0, Committer { at: Commit::Begin, ..me }, &to);
             }
             Commit::Seal => {
                 (to.staged, to.finished) = (Staged::Sealed, !self.power);
@@ -58,19 +58,19 @@ impl Model {
             }
             Commit::Tidy => {
                 to.staged = if to.staged == Staged::Sealed { Staged::Gone } else { to.staged };
-                push("removes the staging name of what is listed", 0, self.after(me, &mut to), &to);
+                push("removes the staging name of the listed segment", 0, self.after(me, &mut to), &to);
             }
             Commit::Done => {}
         }
     }
 
-    /// Where it goes on when the segment is delivered.
+    /// The next state after the segment is delivered.
     fn after(&self, me: Committer, state: &mut State) -> Committer {
         if me.adopts {
             return Committer { at: Commit::Look, adopts: true, ..Committer::default() };
         }
         if self.lacks(Rule::NoNameTwice) && state.finished {
-            // The next segment under the same names: what was of the first one is delivered, and no more followed.
+            // The next segment uses the same names; the first one is delivered, and is no longer followed.
             state.finished = false;
             for dir in state.write.iter_mut().chain(&mut state.read).chain(&mut state.manifest) {
                 *dir &= !NAMES;
@@ -83,7 +83,7 @@ impl Model {
         Committer { at: Commit::Done, ..Committer::default() }
     }
 
-    /// What the manifests say; then the generation that fills. That it is full, and to be waited for, is no step.
+    /// Reads the manifests, and then the generation that fills. Waiting while it is full is not a step.
     fn look(&self, state: &State, me: Committer, push: &mut impl FnMut(&'static str, u8, Committer, &State)) {
         let adoptable = match state.staged {
             Staged::Sealed => true,
@@ -95,8 +95,8 @@ impl Model {
         }
         for view in self.views(state) {
             let t = usize::from(view) + 1;
-            // While a generation waits for its manifest, the one after it is filled. (Not where that one was promoted
-            // before a power cut took the manifest back.)
+            // While a generation waits for its manifest, the next one is filled, unless that one was promoted before a
+            // power cut took the manifest back.
             let begun = state.read[t] & THERE != 0;
             let waits = begun && self.is_promoted(state, t + 1);
             let filling = t + usize::from(begun);
@@ -104,10 +104,10 @@ impl Model {
                 continue; // it is linked already
             }
             let linked = (me.linked > 0).then_some(u64::from(me.linked));
-            // Whoever asks before it links guards the promoter's rule, and the other way round: both are left out.
+            // This query and the promoter's rule guard each other, so both are omitted together.
             let asks = !(self.lacks(Rule::EarlierManifests) && me.adopts);
             let mut listed = state.seen_listed(view).filter(|_| asks);
-            // A manifest that is not the newest, and is remembered as absent, seems to be pruned.
+            // A manifest that is not the newest, and is cached as absent, appears to be pruned.
             let forgets = self.lacks(Rule::ManifestAskedAgain) && listed.is_some_and(|n| n < u64::from(view));
             if forgets && state.staged == Staged::Sealed {
                 listed = None;
@@ -115,14 +115,20 @@ impl Model {
             if listed.is_none() && state.has_pruned(view) && !self.lacks(Rule::StagingAsked) {
                 if state.staged == Staged::Gone {
                     let mut to = *state;
-                    push("misses a manifest, and its staging name: delivered", view, self.after(me, &mut to), &to);
+                    push(
+                        "finds a manifest and its staging name missing: delivered",
+                        view,
+                        self.after(me, &mut to),
+                        &to,
+                    );
                 }
                 if state.staged == Staged::Sealed && self.lacks(Rule::StagedAskedAgain) && !self.calm && !me.adopts {
                     let mut to = *state;
-                    let says = "misses a manifest, and a lookup misses its staging name: delivered";
+                    let says = "a lookup finds a manifest and its staging name missing: delivered";
                     push(says, view, self.after(me, &mut to), &to);
                 }
-                // An owner that read a manifest before it was pruned does not ask. Then that one does not list it.
+                // An owner that read a manifest before it was pruned does not query it. Then that manifest does not
+                // list it.
                 if state.listed(view).is_some() && state.staged == Staged::Gone {
                     continue;
                 }
@@ -137,11 +143,16 @@ impl Model {
                 CommitState::LeftOut | CommitState::Staged => {
                     let link = |t: usize| Committer { at: Commit::Link, target: t as u8, linked: 0, ..me };
                     if !(begun && self.calm) {
-                        push("takes {n} for the newest generation, and it for not listed", view, link(t), state);
+                        push(
+                            "believes that {n} is the newest generation, and that it is not listed",
+                            view,
+                            link(t),
+                            state,
+                        );
                     }
                     if begun && !waits {
                         push(
-                            "takes {n} for the newest but one, without a manifest yet, and it for not listed",
+                            "believes that {n} is newest, that the next one awaits its manifest, and that it is not listed",
                             view,
                             link(filling),
                             state,
@@ -152,15 +163,15 @@ impl Model {
         }
     }
 
-    /// The link: where the path leads depends on how old the client's view is. Another's name there means the next
-    /// index, and changes nothing.
+    /// The link. Where the path leads depends on the age of the client's view. If another segment has the name, the
+    /// next index is used, which changes nothing.
     fn link(&self, state: &State, me: Committer, push: &mut impl FnMut(&'static str, u8, Committer, &State)) {
         let t = me.target;
         let at = usize::from(t);
         let fresh = self.calm || self.power;
         let unknown = Committer { at: Commit::Look, target: 0, ..me };
         let linked = Committer { linked: if me.adopts { 0 } else { t }, ..unknown };
-        // A client that knows the file can link it even when its staging name is gone.
+        // A client that knows the file can link it even if its staging name is removed.
         if state.staged != Staged::Gone || (state.has_name() && !fresh) {
             let in_time = named(state, at, true).map(|to| (IN_TIME, to));
             let late = named(state, at, false).filter(|_| !fresh).map(|to| (LATE, to));
@@ -181,9 +192,9 @@ impl Model {
         if state.write[at] & THERE == 0 || state.staged == Staged::Gone {
             let mut to = *state;
             if self.lacks(Rule::ManifestJudges) {
-                to.unstage(); // whoever renamed the directory will have listed it
+                to.unstage(); // the process that renamed the directory has listed it
             }
-            push("finds no write.{n}, or no file to link", t, Committer { at: Commit::Afresh, ..me }, &to);
+            push("finds write.{n} or the file missing", t, Committer { at: Commit::Afresh, ..me }, &to);
         }
     }
 
@@ -194,34 +205,34 @@ impl Model {
         if state.staged == Staged::Gone {
             let mut to = *state;
             if state.seen_listed(state.newest()).is_some() {
-                push("looks afresh: a manifest lists it", t, self.after(me, &mut to), &to);
+                push("checks again: a manifest lists it", t, self.after(me, &mut to), &to);
             } else if state.has_pruned(state.newest()) && !self.lacks(Rule::StagingAsked) {
-                push("looks afresh: misses a manifest: delivered", t, self.after(me, &mut to), &to);
+                push("checks again: a manifest is missing: delivered", t, self.after(me, &mut to), &to);
             }
-            push("looks afresh: waits", t, again, state);
+            push("checks again: waits", t, again, state);
             return;
         }
         if self.lacks(Rule::StagedAskedAgain) && !self.calm && !me.adopts {
             let mut to = *state;
-            push("a lookup misses its staging name: lost", t, self.after(me, &mut to), &to);
+            push("a lookup finds its staging name missing: lost", t, self.after(me, &mut to), &to);
         }
         let begun = state.read[usize::from(t)] & THERE != 0;
         if state.newest() >= t || begun {
-            push("looks afresh: {n} is promoted", t, again, state);
+            push("checks again: {n} is promoted", t, again, state);
         }
-        // An old view shows neither the manifest nor read.<t>.
+        // A stale view shows neither the manifest nor read.<t>.
         if (state.newest() < t && !begun) || !(self.calm || self.power) {
-            push("looks afresh: write.{n} is to be made", t, Committer { at: Commit::MakeDir, ..me }, state);
+            push("checks again: write.{n} must be created", t, Committer { at: Commit::MakeDir, ..me }, state);
         }
     }
 }
 
-/// What a link does; and the same when the reply is lost and what happened cannot be told.
+/// The effects of a link; and the same with a lost reply, so that the outcome is unknown.
 const IN_TIME: [&str; 2] = ["links it into write.{n}", "links it into write.{n}; the reply is lost"];
-const LATE: [&str; 2] = ["links it late: it lands in read.{n}", "links it late into read.{n}; the reply is lost"];
-const INTO_TRASH: [&str; 2] = ["links it late: it lands in trash/", "links it late into trash/; the reply is lost"];
+const LATE: [&str; 2] = ["links it late, into read.{n}", "links it late into read.{n}; the reply is lost"];
+const INTO_TRASH: [&str; 2] = ["links it late, into trash/", "links it late into trash/; the reply is lost"];
 
-/// With one name more in `write.<n>`, or in `read.<n>`; none where that is not there, or both names are taken.
+/// The state with one more name in `write.<n>` or `read.<n>`; none if that is missing, or both names are used.
 fn named(state: &State, n: usize, write: bool) -> Option<State> {
     let mut to = *state;
     let dir = if write { &mut to.write[n] } else { &mut to.read[n] };

@@ -1,18 +1,18 @@
 //! A model of the ring's rules, and the search for counter-examples to them.
 //!
-//! One segment is followed through the generations, in every order in which the steps of its owner, of those who adopt it
-//! and of managers can come, with deaths, late calls, lost replies and old views between any two. What is in it and what
-//! is not stands in `docs/internals/model.md`.
+//! The model follows one segment through the generations, in every order of the steps of its owner, of adopters and of
+//! managers, with deaths, late calls, lost replies and stale views between any two steps. `docs/internals/model.md`
+//! lists what the model includes and omits.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
-//! | [`state`] | what the model knows at one moment |
-//! | [`rules`] | promises, and rules that can be left out |
-//! | [`model`] | what may happen next; a run in which nothing goes wrong |
+//! | [`state`] | the state at one moment |
+//! | [`rules`] | properties, and rules that can be omitted |
+//! | [`model`] | possible next steps; a run without faults |
 //! | `commit`, `manage` | the steps of committers and managers |
 //! | `power` | what reaches the disk, and power cuts |
-//! | [`birth`] | two who make one ring |
-//! | [`runs`] | readers of a run, and what is kept for them |
+//! | [`birth`] | two concurrent creators of one ring |
+//! | [`runs`] | readers of a run, and the generations kept for them |
 //! | [`check`] | the search |
 
 pub mod birth;

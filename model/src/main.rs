@@ -1,6 +1,6 @@
-//! The long search: what holds, and the counter-example to each rule that is left out.
+//! The long search: checks the rules, and finds the counter-example to each omitted rule.
 //!
-//! A number is the limit for each search, in seconds; `--traces` prints the counter-examples step by step.
+//! A numeric argument limits each search, in seconds; `--traces` prints the counter-examples step by step.
 #![allow(clippy::print_stdout)]
 
 use ringreel_model::birth::Birth;
@@ -37,7 +37,7 @@ fn the_rules_hold(limit: Duration) -> bool {
     let mut all = (0, 0.0, 0.0, true);
     for (name, model) in searches {
         let outcome = search(model, threads, Some(limit));
-        let how = if outcome.complete { "to the end" } else { "cut off" };
+        let how = if outcome.complete { "complete" } else { "incomplete" };
         print(&format!("{name}, {} generations, {how}", model.generations), &outcome);
         all.0 += outcome.states;
         all.1 += outcome.seconds.0;
@@ -45,14 +45,14 @@ fn the_rules_hold(limit: Duration) -> bool {
         all.3 &= outcome.broken.is_empty();
     }
     let birth = search_births(Birth { linked: true });
-    print("birth of a ring, 2 makers, to the end", &birth);
+    print("creation of a ring, 2 creators, complete", &birth);
     let mut read = true;
     for keep in 0..2 {
         let outcome = search_runs(Runs { keep, without: None });
-        print(&format!("2 workers of a run, KEEP {keep}, to the end"), &outcome);
+        print(&format!("2 workers of a run, KEEP {keep}, complete"), &outcome);
         read &= outcome.broken.is_empty();
     }
-    println!("{:<58} {:>10} {:>6} {:>7.1} {:>7.1}", "together", all.0, "", all.1, all.2);
+    println!("{:<58} {:>10} {:>6} {:>7.1} {:>7.1}", "total", all.0, "", all.1, all.2);
     all.3 && birth.broken.is_empty() && read
 }
 
@@ -68,7 +68,7 @@ fn print(name: &str, outcome: &Outcome) {
 }
 
 fn each_rule_is_needed(traces: bool) -> bool {
-    println!("{:<80} {:<22} {:>5} {:>9}", "rule that is left out", "broken", "steps", "states");
+    println!("{:<80} {:<22} {:>5} {:>9}", "omitted rule", "broken", "steps", "states");
     let planted = Rule::ALL.iter().map(|rule| (rule.to_string(), counter_example(*rule)));
     let births = [("ring.json is linked once".to_owned(), search_births(Birth { linked: false }))];
     let readers =

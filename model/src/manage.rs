@@ -1,5 +1,5 @@
-//! What a manager does: `Ring::promote`, `Ring::reclaim` and the sweep of `Ring::recover` of the product. (Adoption is a
-//! committer's.)
+//! The steps of a manager, from `Ring::promote`, `Ring::reclaim` and the cleanup of `Ring::recover`. (Adoption is a
+//! committer's step.)
 
 use crate::model::{Model, Move, Who, is_out};
 use crate::rules::Rule;
@@ -37,11 +37,11 @@ impl Model {
                     (to.read[n], to.write[n]) = (to.write[n], 0);
                     push("renames write.{n} to read.{n}", me.n, then(next), &to);
                     if self.remembers() {
-                        let says = "renames write.{n} to read.{n}; the reply is lost, and read.{n} seems absent";
+                        let says = "renames write.{n} to read.{n}; the reply is lost, and read.{n} appears absent";
                         push(says, me.n, Manager::default(), &to);
                     }
                 } else if to.read[n] & THERE != 0 {
-                    push("cannot rename write.{n}; read.{n} is there", me.n, then(next), &to);
+                    push("cannot rename write.{n}; read.{n} exists", me.n, then(next), &to);
                 } else {
                     push("finds neither write.{n} nor read.{n}", me.n, Manager::default(), &to);
                 }
@@ -55,7 +55,7 @@ impl Model {
             Manage::List => self.list(state, me, &mut push),
             Manage::TooSoon => {
                 to.unstage();
-                push("removes the staging name of what it will list", me.n, then(self.before_publishing()), &to);
+                push("removes the staging name before listing", me.n, then(self.before_publishing()), &to);
             }
             Manage::SyncRead => {
                 if !self.lacks(Rule::LinksSynced) {
@@ -83,7 +83,7 @@ impl Model {
             }
             Manage::Unlink => {
                 to.read[n] &= !self.unlisted(state, me);
-                push("removes the links of what is not listed from read.{n}", me.n, Manager::default(), &to);
+                push("removes unlisted links from read.{n}", me.n, Manager::default(), &to);
             }
             Manage::SyncBefore => {
                 if !self.lacks(Rule::NewestSynced) {
@@ -102,7 +102,7 @@ impl Model {
             }
             Manage::Strike => {
                 to.unstage();
-                push("removes the staging name of what manifest {n} lists", me.n, Manager::default(), &to);
+                push("removes the staging name of a segment in manifest {n}", me.n, Manager::default(), &to);
             }
             Manage::SyncStaging => {
                 if !self.lacks(Rule::StruckSynced) {
@@ -117,7 +117,7 @@ impl Model {
         }
     }
 
-    /// Old manifests: what they list has no staging name when they go.
+    /// Old manifests: their segments must have no staging name when they are pruned.
     fn prune(&self, state: &State, push: &mut impl FnMut(&'static str, u8, Manager, &State)) {
         let Some(kept) = self.prunes else { return };
         for newest in self.views(state) {
@@ -129,16 +129,16 @@ impl Model {
                 let then = |at| Manager { at, n, ..Manager::default() };
                 let is_staged = state.staged == Staged::Sealed && manifest & NAMES != 0;
                 if is_staged && !self.lacks(Rule::StruckFirst) {
-                    push("finds staged what manifest {n} lists", n, then(Manage::Strike), state);
+                    push("finds a segment of manifest {n} staged", n, then(Manage::Strike), state);
                 } else {
                     let at = if self.power { Manage::SyncStaging } else { Manage::Prune };
-                    push("finds nothing staged that manifest {n} lists", n, then(at), state);
+                    push("finds no segment of manifest {n} staged", n, then(at), state);
                 }
             }
         }
     }
 
-    /// What there is to reclaim, and the unfinished file of an owner that seems to be dead.
+    /// What can be reclaimed, and the unfinished file of an owner that appears dead.
     fn tidy_up(&self, state: &State, push: &mut impl FnMut(&'static str, u8, Manager, &State)) {
         let mut to = *state;
         if state.trash > 0 {
@@ -150,18 +150,18 @@ impl Model {
                 let at = usize::from(n);
                 if state.read[at] & THERE != 0 && self.retires(state, GenerationDir::Read(n.into()), newest) {
                     let at = if self.power { Manage::SyncBefore } else { Manage::RetireRead };
-                    push("finds read.{n} to be old", n, Manager { at, n, ..Manager::default() }, state);
+                    push("finds that read.{n} is old", n, Manager { at, n, ..Manager::default() }, state);
                 }
                 if state.write[at] & THERE != 0 && self.retires(state, GenerationDir::Write(n.into()), newest) {
                     let next = Manager { at: Manage::RetireWrite, n, ..Manager::default() };
-                    push("finds write.{n} to be litter", n, next, state);
+                    push("finds that write.{n} is litter", n, next, state);
                 }
             }
         }
         if state.staged == Staged::Part && !self.calm {
             to = *state;
             to.staged = Staged::Gone;
-            push("takes the owner for dead, and removes the .part", 0, Manager::default(), &to);
+            push("considers the owner dead, and removes the .part", 0, Manager::default(), &to);
         }
     }
 
@@ -175,7 +175,7 @@ impl Model {
             || (self.lacks(Rule::TooNewStays) && n > newest + 2)
     }
 
-    /// Whether the generation after the one that seems to be the newest is to be promoted.
+    /// Whether the generation after the apparently newest one must be promoted.
     fn begin(&self, state: &State, push: &mut impl FnMut(&'static str, u8, Manager, &State)) {
         for newest in self.views(state) {
             let skips = self.lacks(Rule::NextOnly) || self.lacks(Rule::NextOnlyOnce);
@@ -187,26 +187,26 @@ impl Model {
                 let (begun, there) = (state.read[at] & THERE != 0, state.write[at] & THERE != 0);
                 let next = Manager { at: Manage::MakeNext, n, ..Manager::default() };
                 let mut to = *state;
-                // A client that remembers read.<n> as absent looks at write.<n> first. (Where that is absent, too, it asks
-                // for read.<n> again.)
+                // A client that caches read.<n> as absent looks up write.<n> first. (If that is absent, too, it looks
+                // up read.<n> again.)
                 if begun && there && self.remembers() {
-                    push("misses read.{n} by a lookup, and finds write.{n} full", n, next, state);
+                    push("finds read.{n} missing by a lookup, and write.{n} full", n, next, state);
                 }
                 if begun {
-                    push("goes on with read.{n}", n, next, state);
+                    push("continues with read.{n}", n, next, state);
                     let fills = state.write[at + 1] & (THERE | FULL) == THERE && !self.is_promoted(state, at + 1);
                     if fills && !is_out(state, n) && !self.calm {
                         to.write[at + 1] |= FULL;
-                        push("others fill write.{+} meanwhile", n, Manager::default(), &to);
+                        push("other processes fill write.{+} meanwhile", n, Manager::default(), &to);
                     }
                 } else if !there {
                     if n <= state.newest() {
-                        continue; // what such a late mkdir makes, a committer's makes as well
+                        continue; // a committer's late mkdir has the same effect
                     }
                     to.write[at] |= THERE;
                     push("makes write.{n}", n, Manager::default(), &to);
                 } else if !self.waits_for_all(state, at) {
-                    // What fills a directory that was made again late is links to what is staged: it takes no room.
+                    // A directory that a late call recreated contains only links to staged files, which take no space.
                     to.write[at] |= if is_out(state, n) { 0 } else { FULL };
                     push("finds write.{n} full", n, next, &to);
                     if state.write[at] & NAMES != 0 && state.write[at] & FULL == 0 && !self.calm {
@@ -217,14 +217,14 @@ impl Model {
         }
     }
 
-    /// Whether an older generation still takes the room that generation `n` needs.
+    /// Whether an older generation still uses the space that generation `n` needs.
     fn owes_room(&self, state: &State, n: u8) -> bool {
         let old = |g: usize| is_old(GenerationDir::Read(g as u64), u64::from(n) - 1, u64::from(self.keep));
         let stays = |g: usize| self.lacks(Rule::LastNameAskedAgain) && seems_last(state, g);
         state.trash > 0 || (0..ROOM).any(|g| state.read[g] & THERE != 0 && old(g) && !stays(g))
     }
 
-    /// Whether generation `n` is not to be filled although the one before it has no manifest.
+    /// Whether generation `n` must not be filled although the previous one has no manifest.
     pub(crate) fn is_promoted(&self, state: &State, n: usize) -> bool {
         let seems_absent = self.lacks(Rule::PromotedIsFull) || self.lacks(Rule::PromotedAskedAgain);
         state.read[n] & THERE != 0 && !seems_absent
@@ -235,16 +235,16 @@ impl Model {
         self.lacks(Rule::NoWaiting) && state.staged != Staged::Gone && !in_it
     }
 
-    /// What it sees of the segment in `read.<n>`, and whether it would list it.
+    /// What the manager sees of the segment in `read.<n>`, and whether it would list it.
     fn list(&self, state: &State, me: Manager, push: &mut impl FnMut(&'static str, u8, Manager, &State)) {
         let n = usize::from(me.n);
         if state.read[n] & THERE == 0 {
-            return push("finds no read.{n}", me.n, Manager::default(), state);
+            return push("finds read.{n} missing", me.n, Manager::default(), state);
         }
         let there = state.read[n] & NAMES;
         let forgets = self.lacks(Rule::EarlierManifests) || self.lacks(Rule::ManifestAskedAgain);
         let listed_before = state.seen_listed(me.n - 1).is_some() && !forgets;
-        // An old view shows fewer names, or files that do not pass their check yet.
+        // A stale view shows fewer names, or files that do not pass their check yet.
         let fresh = self.calm || self.power;
         for seen in (0..=NAMES).rev().filter(|seen| seen & !there == 0 && (!fresh || *seen == there)) {
             let mut to = *state;
@@ -263,7 +263,7 @@ impl Model {
                 push("lists read.{n}, and chooses the segment", me.n, next(first), &to);
             }
             if !can || self.may_leave_out() {
-                let says = if seen == 0 { "lists read.{n}, without it" } else { "lists read.{n}, and leaves it out" };
+                let says = if seen == 0 { "lists read.{n}, without it" } else { "lists read.{n}, and omits it" };
                 push(says, me.n, next(0), &to);
             }
         }
@@ -302,7 +302,7 @@ impl Model {
         if self.unlisted(state, me) != 0 { Manager { at: Manage::Unlink, ..me } } else { Manager::default() }
     }
 
-    /// Names that it saw in `read.<n>` and that its manifest does not list; none where they are the last ones.
+    /// Names that it saw in `read.<n>` and that its manifest does not list; none if they are the last ones.
     fn unlisted(&self, state: &State, me: Manager) -> u8 {
         let listed = if self.lacks(Rule::WinnersList) { me.mine } else { state.manifest[usize::from(me.n)] };
         let is_listed = state.seen_listed(me.n).is_some() || state.has_pruned(me.n);
@@ -311,7 +311,7 @@ impl Model {
     }
 }
 
-/// Whether a name in `read.<g>` looks like the last one of the segment to a client that remembers the staging name as
+/// Whether a name in `read.<g>` appears to be the last one of the segment to a client that caches the staging name as
 /// absent.
 fn seems_last(state: &State, g: usize) -> bool {
     let unlisted = state.read[g] & NAMES & !state.manifest[g] != 0;

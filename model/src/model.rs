@@ -1,12 +1,12 @@
-//! The ring as a machine: from a state, what may happen next. One segment is followed; how the others fill the
-//! generations is left open.
+//! The ring as a state machine: the possible next steps from a state. It follows one segment; how other segments fill
+//! the generations is nondeterministic.
 
 use crate::rules::Rule;
 use crate::state::{Commit, Committer, Manage, Manager, OUT, ROOM, Staged, State};
 use ringreel::swap::promote::fitting;
 use std::fmt;
 
-/// Who does something.
+/// The actor of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
     /// A committer.
@@ -15,20 +15,20 @@ pub enum Who {
     Manager(usize),
     /// A reader.
     Reader,
-    /// The power, or the kernel that writes to the disk when it likes.
+    /// The power supply, or the kernel that writes to the disk at any time.
     Power,
 }
 
 /// One step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// Whose.
+    /// The actor.
     pub who: Who,
-    /// What it does; `{n}` stands for the generation, `{+}` for the one after.
+    /// A description; `{n}` is replaced by the generation, `{+}` by the next one.
     pub says: &'static str,
-    /// The generation that it is about.
+    /// The generation.
     pub n: u8,
-    /// What is then.
+    /// The next state.
     pub to: State,
 }
 
@@ -45,33 +45,33 @@ impl fmt::Display for Move {
     }
 }
 
-/// A ring to be searched.
+/// A ring to search.
 #[derive(Clone, Copy, Debug)]
 pub struct Model {
-    /// Processes that commit the segment: 1 or 2. The first one is its owner; when it dies, an adopter takes its place.
+    /// Processes that commit the segment: 1 or 2. The first one is its owner; if it dies, an adopter replaces it.
     pub committers: usize,
-    /// Processes that promote and reclaim: 1 or 2. One that dies is followed by another.
+    /// Processes that promote and reclaim: 1 or 2. A dead one is replaced.
     pub managers: usize,
-    /// Generations that are promoted.
+    /// The number of promoted generations.
     pub generations: u8,
-    /// Older generations that stay.
+    /// The number of older generations that are kept.
     pub keep: u8,
-    /// The power may fail, and everything is synced (DURABILITY node).
+    /// Whether power may fail; everything is synced (DURABILITY node).
     pub power: bool,
-    /// So many generations a view may be behind.
+    /// How many generations a view may be stale.
     pub stale: u8,
     /// Manifests older than the newest and this many before it may be pruned.
     pub prunes: Option<u8>,
-    /// The rule that is left out.
+    /// The omitted rule.
     pub without: Option<Rule>,
-    /// Nothing goes wrong: every view is fresh, every reply comes.
+    /// Without faults: every view is fresh, and every reply arrives.
     pub calm: bool,
-    /// Whether a segment among others may be chosen, and may be left out, by the product's own choice.
+    /// Whether the product may choose the segment among others, and may omit it.
     choices: (bool, bool),
 }
 
 impl Model {
-    /// So many processes, and generations.
+    /// A model with these numbers of processes and generations.
     pub fn new(committers: usize, managers: usize, generations: u8) -> Model {
         let choices = choices();
         Model {
@@ -88,13 +88,13 @@ impl Model {
         }
     }
 
-    /// The same with so many older generations that stay.
+    /// The same with this number of older generations kept.
     pub fn keeping(self, keep: u8) -> Model {
         Model { keep, ..self }
     }
 
-    /// The same with fresh views of the newest generation. Manifests older than the newest and `kept` before it may be
-    /// pruned.
+    /// The same with fresh views of the newest generation, in which manifests older than the newest and `kept` before
+    /// it may be pruned.
     pub fn pruning(self, kept: u8) -> Model {
         Model { prunes: Some(kept), stale: 0, ..self }
     }
@@ -113,20 +113,20 @@ impl Model {
         self.without == Some(rule)
     }
 
-    /// The generations that a process may take for the newest one: a view may be old.
+    /// The generations that a process may believe to be the newest, because its view may be stale.
     pub(crate) fn views(&self, state: &State) -> std::ops::RangeInclusive<u8> {
         let newest = state.newest();
-        // With power cuts the search is about what reached the disk; views are fresh.
+        // With power cuts the search is about the disk, so views are fresh.
         let oldest = if self.calm || self.power { newest } else { newest.saturating_sub(self.stale) };
         oldest..=newest
     }
 
-    /// The last generation that is promoted: in a calm run some more, so that it can come to its end.
+    /// The last generation that is promoted; in a calm run, some more, so that it can finish.
     pub(crate) fn last(&self) -> u8 {
         if self.calm { ROOM as u8 - 2 } else { self.generations }
     }
 
-    /// Whether a client may remember that a name is absent, and answer a plain lookup from that.
+    /// Whether a client may cache that a name is absent, and answer a plain lookup from its cache.
     pub(crate) fn remembers(&self) -> bool {
         !self.calm && !self.power
     }
@@ -139,7 +139,7 @@ impl Model {
         self.choices.1 && !self.calm
     }
 
-    /// All that may happen.
+    /// All possible steps.
     pub fn moves(&self, state: &State, moves: &mut Vec<Move>) {
         for i in 0..self.committers {
             self.commit(state, i, moves);
@@ -157,7 +157,7 @@ impl Model {
         }
     }
 
-    /// Any process may die at any moment. Another one takes the place of a manager, and an adopter that of the owner.
+    /// Any process may die at any moment. Another manager replaces a manager, and an adopter the owner.
     fn deaths(&self, state: &State, moves: &mut Vec<Move>) {
         for (i, committer) in state.committers[..self.committers].iter().enumerate() {
             let reborn = Committer { at: Commit::Look, adopts: true, ..Committer::default() };
@@ -171,12 +171,12 @@ impl Model {
             if manager.at != Manage::Idle {
                 let mut to = *state;
                 to.managers[i] = Manager::default();
-                moves.push(Move { who: Who::Manager(i), says: "dies; another one takes its place", n: 0, to });
+                moves.push(Move { who: Who::Manager(i), says: "dies; another manager takes its place", n: 0, to });
             }
         }
     }
 
-    /// What no reader does: it takes what it sees in a directory.
+    /// What no reader may do: use what it sees in a directory.
     fn read_a_directory(&self, state: &State, moves: &mut Vec<Move>) {
         for n in 1..ROOM {
             if state.read[n] & crate::state::NAMES & !state.manifest[n] != 0 {
@@ -188,13 +188,13 @@ impl Model {
         }
     }
 
-    /// Whether a calm run from here lists the segment, if it was finished, and brings the ring on by a generation.
+    /// Whether a calm run from here lists the segment, if it was finished, and promotes one more generation.
     pub fn ends_well(&self, state: &State) -> bool {
         self.calm_run(state, |_| ())
     }
 
-    /// The run from here in which nothing goes wrong: all take turns, a step each, and other segments fill a generation
-    /// while the committers wait, not sooner. Whether it ends well.
+    /// The run from here without faults: all processes take turns, one step each, and other segments fill a generation
+    /// only while the committers wait. Returns whether it ends well.
     pub fn calm_run(&self, state: &State, mut told: impl FnMut(&Move)) -> bool {
         let calm = Model { calm: true, ..*self };
         let (mut at, mut moves) = (*state, Vec::with_capacity(8));
@@ -232,10 +232,10 @@ impl Model {
     }
 }
 
-/// A calm run that takes longer leads nowhere.
+/// A calm run with more steps does not end.
 const MOST_ROUNDS: usize = 100;
 
-/// Whether the product's choice lists a segment, and whether it leaves one out, among others that are older or younger.
+/// Whether the product's choice lists a segment, and whether it omits one, among older or newer ones.
 fn choices() -> (bool, bool) {
     const CAP: u64 = 2;
     let outcomes = (0..=CAP).flat_map(|older| (1..=CAP).map(move |size| (older, size)));
@@ -246,7 +246,7 @@ fn choices() -> (bool, bool) {
     chosen.fold((false, false), |(in_, out), fits| (in_ || fits, out || !fits))
 }
 
-/// Whether a manifest is out.
+/// Whether a manifest is published.
 pub(crate) fn is_out(state: &State, n: u8) -> bool {
     state.manifest[usize::from(n)] & OUT != 0
 }

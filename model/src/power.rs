@@ -1,5 +1,5 @@
-//! What reaches the disk, and what a power cut leaves: every name and every file that was not synced may be there or not,
-//! each by itself. This is DURABILITY node.
+//! What reaches the disk, and what a power cut leaves: every name and every file that was not synced may survive or
+//! not, independently. This is DURABILITY node.
 
 use crate::model::{Model, Move, Who};
 use crate::state::{Commit, Committer, FULL, Manager, NAMES, ROOM, Staged, State, THERE};
@@ -12,7 +12,7 @@ impl State {
         }
     }
 
-    /// Syncs the ring's directory: which generations' directories there are, and under which names.
+    /// Syncs the ring's directory: which directories of generations exist, and under which names.
     pub(crate) fn sync_ring(&mut self) {
         (0..ROOM).for_each(|n| self.sync_ring_at(n));
     }
@@ -35,7 +35,7 @@ impl State {
 }
 
 impl Model {
-    /// The kernel may bring anything to the disk at any time.
+    /// The kernel may write anything to the disk at any time.
     pub(crate) fn reach_the_disk(&self, state: &State, moves: &mut Vec<Move>) {
         let mut push = |says, n, to: State| {
             if to != *state {
@@ -61,18 +61,18 @@ impl Model {
         }
     }
 
-    /// The power fails: what is not on the disk is gone, and so is every process.
+    /// The power fails: everything that is not on the disk is lost, and all processes end.
     pub(crate) fn cut(&self, state: &State, moves: &mut Vec<Move>) {
         let mut to = *state;
         let disk = &mut to.disk;
         if !disk.bytes {
-            // The names are there, and nothing is in the file.
+            // The names survive, but the file is empty.
             if disk.staged == Staged::Sealed {
                 disk.staged = Staged::Gone;
             }
             disk.write.iter_mut().chain(&mut disk.read).for_each(|dir| *dir &= !NAMES);
         }
-        // What was on its way to trash/ may be back where it was.
+        // A directory that was being moved to trash/ may be back in its place.
         let full =
             |write: &[u8; ROOM], read: &[u8; ROOM]| write.iter().chain(read).filter(|dir| **dir & FULL != 0).count();
         let back = full(&disk.write, &disk.read).saturating_sub(full(&to.write, &to.read));
@@ -81,7 +81,7 @@ impl Model {
         to.committers = [Committer { at: Commit::Look, adopts: true, ..Committer::default() }; 2];
         to.managers = [Manager::default(); 2];
         if to != *state {
-            moves.push(Move { who: Who::Power, says: "forgets what was not synced: a power cut", n: 0, to });
+            moves.push(Move { who: Who::Power, says: "loses everything that was not synced: a power cut", n: 0, to });
         }
     }
 }

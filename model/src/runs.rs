@@ -1,10 +1,8 @@
-//! Readers of a run, and what is kept for them, on clients that remember absent names:
-//! `Stream::plan_of`, `Ring::pins_of_runs`, `affordable_pins`, `retirable` and `prune_manifests` of
-//! the product.
+//! Readers of a run, and the generations kept for them, with clients that cache absent names: `Stream::plan_of`,
+//! `Ring::pins_of_runs`, `affordable_pins`, `retirable` and `prune_manifests`.
 //!
-//! Two workers follow the log of one run. A manager looks for pins, step by step, and reclaims;
-//! another one prunes manifests. Where the rule that asks again is left out, a lookup of a name that
-//! exists may be answered "absent".
+//! Two workers follow the log of one run. A manager queries pins, step by step, and reclaims; another one prunes
+//! manifests. If the rule that revalidates is omitted, a lookup of an existing name may be answered "absent".
 
 use crate::rules::Promise;
 use ringreel::layout::GenerationDir;
@@ -12,26 +10,26 @@ use ringreel::swap::reclaim::is_old;
 use stateright::Property;
 use std::fmt;
 
-/// Generations that are promoted.
+/// The number of promoted generations.
 const GENERATIONS: u8 = 4;
-/// Epochs of the run.
+/// The number of epochs of the run.
 const EPOCHS: usize = 3;
 
 /// A rule of readers and pins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// Of a worker, before it leaves a generation out.
+    /// For a worker, before it skips a generation.
     GenerationAskedAgain,
-    /// Of a manager that looks for the notes of runs.
+    /// For a manager that reads the notes of runs.
     NotesAskedAgain,
-    /// Of a manager that looks whether a pinned generation is there.
+    /// For a manager that checks whether a pinned generation exists.
     PinnedAskedAgain,
-    /// Of a manager that prunes manifests.
+    /// For a manager that prunes manifests.
     RootOpenedFirst,
 }
 
 impl Rule {
-    /// All of them.
+    /// All rules.
     pub const ALL: [Rule; 4] =
         [Rule::GenerationAskedAgain, Rule::NotesAskedAgain, Rule::PinnedAskedAgain, Rule::RootOpenedFirst];
 }
@@ -39,12 +37,12 @@ impl Rule {
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Rule::GenerationAskedAgain => "a reader opens the ring's directory before it takes read.<n> for absent",
-            Rule::NotesAskedAgain => "a manager opens the folders of notes before it takes a note for absent",
+            Rule::GenerationAskedAgain => "a reader opens the ring's directory before it considers read.<n> absent",
+            Rule::NotesAskedAgain => "a manager opens the folders of notes before it considers a note absent",
             Rule::PinnedAskedAgain => {
-                "a manager opens the ring's directory before it takes a pinned read.<n> for absent"
+                "a manager opens the ring's directory before it considers a pinned read.<n> absent"
             }
-            Rule::RootOpenedFirst => "pruning opens the ring's directory before it takes read.<n> for absent",
+            Rule::RootOpenedFirst => "pruning opens the ring's directory before it considers read.<n> absent",
         })
     }
 }
@@ -52,39 +50,39 @@ impl fmt::Display for Rule {
 /// Two workers, and the managers.
 #[derive(Clone, Copy, Debug)]
 pub struct Runs {
-    /// Older generations that stay.
+    /// The number of older generations that are kept.
     pub keep: u8,
-    /// The rule that is left out.
+    /// The omitted rule.
     pub without: Option<Rule>,
 }
 
-/// Where a worker stands.
+/// The state of a worker: its next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Worker {
-    /// Says that it has finished this many epochs.
+    /// Records that it has finished this many epochs.
     Arrive,
-    /// Looks up or decides what its next epoch is read from.
+    /// Looks up or decides the generation of its next epoch.
     Decide,
-    /// Looks whether the generation is there, and its manifest.
+    /// Checks whether the generation and its manifest exist.
     Plan,
-    /// Reads it.
+    /// Reads the generation.
     Read,
 }
 
-/// Where the manager stands that reclaims.
+/// The state of the manager that reclaims: its next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Manager {
     /// Lists the manifests.
     Idle,
-    /// Looks for the notes of the run.
+    /// Reads the notes of the run.
     Notes,
-    /// Looks whether what is pinned is there.
+    /// Checks whether the pinned generations exist.
     Pinned,
-    /// Moves to `trash/` what is old and not pinned.
+    /// Moves old generations without pins to `trash/`.
     Retire,
 }
 
-/// All of it. Sets of generations are bits.
+/// The whole state. Sets of generations are bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
     newest: u8,
@@ -93,10 +91,10 @@ pub struct Place {
     /// The generation of each epoch; 0 before it is decided.
     epochs: [u8; EPOCHS],
     workers: [(Worker, u8); 2],
-    /// Epochs that each worker has finished, as its note says; none: it has not come yet.
+    /// Epochs that each worker has finished, according to its note; none: it has not begun.
     arrived: [Option<u8>; 2],
     manager: (Manager, u8),
-    /// What the manager takes for pinned, and what each worker pinned when the manager began to look.
+    /// The generations that the manager considers pinned, and those that each worker had pinned when the manager began.
     pins: u8,
     pinned: [u8; 2],
     left_out: bool,
@@ -104,7 +102,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Generations that each worker still has to read; none of one that has not come yet.
+    /// Generations that each worker still has to read; none for one that has not begun.
     fn pinned(&self) -> [u8; 2] {
         self.arrived
             .map(|k| self.epochs[usize::from(k.unwrap_or(EPOCHS as u8))..].iter().fold(0, |pins, g| pins | bit(*g)))
@@ -140,7 +138,7 @@ impl Runs {
             }
             Worker::Decide if epoch != 0 => push(format!("reads epoch {k} from {epoch}"), Worker::Plan, k, to),
             Worker::Decide => {
-                // Its view of the newest generation may be old. It never decides for one that it has read.
+                // Its view of the newest generation may be stale. It never decides for one that it has read.
                 let last = k.checked_sub(1).map_or(0, |last| place.epochs[usize::from(last)]);
                 for g in last + 1..=place.newest {
                     to.epochs[usize::from(k)] = g;
@@ -156,7 +154,7 @@ impl Runs {
                 let denied = is_there && self.lacks(Rule::GenerationAskedAgain);
                 if !is_there || denied || !listed {
                     to.left_out |= is_there || self.keeps(place, epoch);
-                    push(format!("leaves generation {epoch} out"), Worker::Arrive, k + 1, to);
+                    push(format!("skips generation {epoch}"), Worker::Arrive, k + 1, to);
                 }
             }
             Worker::Read => push(format!("has read generation {epoch}"), Worker::Arrive, k + 1, to),
@@ -169,12 +167,12 @@ impl Runs {
         match at {
             Manager::Idle => {
                 (to.manager, to.pins, to.pinned) = ((Manager::Notes, place.newest), 0, place.pinned());
-                push(format!("manager takes {} for the newest generation", place.newest), to);
+                push(format!("manager believes that {} is the newest generation", place.newest), to);
             }
             Manager::Notes => {
                 to.manager.0 = Manager::Pinned;
                 to.pins = place.pinned().iter().fold(0, |pins, pinned| pins | pinned);
-                push("manager looks for notes".to_owned(), to);
+                push("manager reads notes".to_owned(), to);
                 if self.lacks(Rule::NotesAskedAgain) {
                     to.pins = 0;
                     push("manager does not see the notes".to_owned(), to);
@@ -183,7 +181,7 @@ impl Runs {
             Manager::Pinned => {
                 to.manager.0 = Manager::Retire;
                 to.pins &= place.there;
-                push("manager looks which pinned generations are there".to_owned(), to);
+                push("manager checks which pinned generations exist".to_owned(), to);
                 if self.lacks(Rule::PinnedAskedAgain) {
                     to.pins = 0;
                     push("manager sees none of the pinned generations".to_owned(), to);

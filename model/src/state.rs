@@ -1,29 +1,29 @@
-//! What the model knows at one moment: the names that the filesystem has, the segment that is followed, and where each
-//! process stands. Small enough that tens of millions of them can be told apart.
+//! The state of the model: the names in the filesystem, the followed segment, and the next step of each process. It is
+//! compact, so that tens of millions of states fit in memory.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-/// Generations that a state has room for, 0 and the one that is made ahead included.
+/// Generations in a state, including 0 and the one that is created ahead.
 pub const ROOM: usize = 8;
 
-/// Bits of a generation's directory under one of its paths: it is there; others' segments fill it; the names that the
-/// followed segment has in it (two owners of opinions make two at most).
+/// Bits of a generation's directory under one of its paths: it exists; other segments fill it; the names of the
+/// followed segment in it (two owners make at most two).
 pub const THERE: u8 = 0x80;
 /// See [`THERE`].
 pub const FULL: u8 = 0x40;
 /// See [`THERE`]; of a manifest: the names that it lists.
 pub const NAMES: u8 = 0x03;
-/// Bit of a manifest that is out.
+/// Bit of a published manifest.
 pub const OUT: u8 = 0x80;
-/// Bit of a manifest that was out and is pruned: no process can read it.
+/// Bit of a manifest that was published and is pruned, so that no process can read it.
 pub const PRUNED: u8 = 0x40;
 
 /// The followed segment in `staging/`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Staged {
-    /// No name: not begun, or gone.
+    /// No name: not begun, or removed.
     #[default]
     Gone,
     /// `<id>.part`
@@ -32,7 +32,7 @@ pub enum Staged {
     Sealed,
 }
 
-/// Where a committer stands: what it does next.
+/// The state of a committer: its next step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Commit {
@@ -45,43 +45,43 @@ pub enum Commit {
     Seal,
     /// Syncs the staging directory.
     SyncName,
-    /// Asks the manifests, and chooses the generation.
+    /// Reads the manifests, and chooses the generation.
     Look,
     /// Links it.
     Link,
-    /// Found no such name: looks afresh.
+    /// Found no such name, and checks again.
     Afresh,
-    /// Makes `write.<t>`.
+    /// Creates `write.<t>`.
     MakeDir,
-    /// Syncs the directory of manifests before it believes what it saw there.
+    /// Syncs the directory of manifests before it relies on them.
     SyncManifests,
-    /// Removes the staging name of what is listed.
+    /// Removes the staging name of the listed segment.
     Tidy,
     /// Knows that it is delivered.
     Done,
 }
 
-/// A process that commits the followed segment: its owner, or one that takes the owner for dead.
+/// A process that commits the followed segment: its owner, or one that considers the owner dead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Committer {
     /// What it does next.
     pub at: Commit,
-    /// It is not the owner.
+    /// Whether it is not the owner.
     pub adopts: bool,
-    /// The generation that it links it into, while that matters.
+    /// The generation into which it links the segment, while that matters.
     pub target: u8,
-    /// The generation it linked it into last; 0: none.
+    /// The generation into which it linked the segment last; 0: none.
     pub linked: u8,
 }
 
-/// Where a manager stands: what it does next.
+/// The state of a manager: its next step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Manage {
-    /// Looks what there is to do.
+    /// Looks for work.
     #[default]
     Idle,
-    /// Makes `write.<n+1>`.
+    /// Creates `write.<n+1>`.
     MakeNext,
     /// Renames `write.<n>` to `read.<n>`.
     Rename,
@@ -89,7 +89,7 @@ pub enum Manage {
     SyncRing,
     /// Lists `read.<n>` and chooses.
     List,
-    /// Removes staging names too soon: only where that rule is left out.
+    /// Removes staging names too early; only if that rule is omitted.
     TooSoon,
     /// Syncs `read.<n>`.
     SyncRead,
@@ -99,17 +99,17 @@ pub enum Manage {
     Publish,
     /// Syncs `manifests/`.
     SyncManifests,
-    /// Removes the staging name of what is listed.
+    /// Removes the staging name of a listed segment.
     Unstage,
-    /// Removes the links of what is not listed.
+    /// Removes unlisted links.
     Unlink,
-    /// Syncs `manifests/` before it removes what is old.
+    /// Syncs `manifests/` before it removes old generations.
     SyncBefore,
     /// Moves `read.<n>` to `trash/`.
     RetireRead,
     /// Moves `write.<n>` to `trash/`.
     RetireWrite,
-    /// Removes the staging name of what an old manifest lists.
+    /// Removes the staging name of a segment in an old manifest.
     Strike,
     /// Syncs the staging directories before it prunes a manifest.
     SyncStaging,
@@ -117,49 +117,49 @@ pub enum Manage {
     Prune,
 }
 
-/// A process that promotes, reclaims and sweeps.
+/// A process that promotes, reclaims and cleans up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Manager {
     /// What it does next.
     pub at: Manage,
-    /// The generation that this is about.
+    /// The generation that this concerns.
     pub n: u8,
     /// Names of the followed segment that it saw there.
     pub seen: u8,
-    /// Those that it would list.
+    /// The names that it would list.
     pub mine: u8,
 }
 
-/// What a power cut leaves: the names and contents that reached the disk.
+/// The names and contents that reached the disk, which a power cut leaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Disk {
-    /// As [`State::staged`].
+    /// Like [`State::staged`].
     pub staged: Staged,
     /// The segment's bytes.
     pub bytes: bool,
-    /// As [`State::write`].
+    /// Like [`State::write`].
     pub write: [u8; ROOM],
-    /// As [`State::read`].
+    /// Like [`State::read`].
     pub read: [u8; ROOM],
-    /// As [`State::manifest`].
+    /// Like [`State::manifest`].
     pub manifest: [u8; ROOM],
 }
 
-/// Something that must never be so, and that cannot be told from the names any more.
+/// Violations that the present names do not show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
-    /// A manifest that was out says something else now.
+    /// A published manifest has changed.
     pub changed: bool,
-    /// A reader was given what no manifest listed there.
+    /// A reader got a segment that no manifest listed there.
     pub unlisted: bool,
 }
 
-/// All of it.
+/// The whole state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct State {
     /// The followed segment in staging.
     pub staged: Staged,
-    /// Its ids were returned: from now on it must be delivered, once.
+    /// Whether its ids were returned: from then on it must be delivered, once.
     pub finished: bool,
     /// `write.<n>`
     pub write: [u8; ROOM],
@@ -173,14 +173,14 @@ pub struct State {
     pub committers: [Committer; 2],
     /// Processes that manage.
     pub managers: [Manager; 2],
-    /// What happened and must not.
+    /// Violations so far.
     pub marks: Marks,
-    /// What a power cut leaves.
+    /// What a power cut would leave.
     pub disk: Disk,
 }
 
 impl State {
-    /// A ring that was just born.
+    /// A new ring.
     pub fn born(power: bool) -> State {
         let mut state = State::default();
         state.manifest[0] = OUT;
@@ -215,7 +215,7 @@ impl State {
         self.manifest[..=usize::from(newest)].iter().any(|manifest| manifest & PRUNED != 0)
     }
 
-    /// Whether the segment has a name in any directory: then a client that knows the file can still link it.
+    /// Whether the segment has a name in any directory, so that a client that knows the file can link it.
     pub fn has_name(&self) -> bool {
         self.write.iter().chain(&self.read).any(|dir| dir & NAMES != 0)
     }
@@ -252,7 +252,7 @@ impl Hash for State {
     }
 }
 
-/// The directories and manifests that are there, in one line.
+/// The existing directories and manifests, in one line.
 impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = |dir: u8| ["", ":a", ":b", ":ab"][usize::from(dir & NAMES)];

@@ -1,4 +1,4 @@
-//! A search that ends soon, and the counter-example to each rule that is left out. The long search: `cargo run --release
+//! A short search, and the counter-example to each omitted rule. For the long search, run `cargo run --release
 //! --package ringreel-model`.
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -19,11 +19,11 @@ fn rules_hold_for_an_owner_a_manager_and_successors() {
     holds(&search(Model::new(1, 1, 1).keeping(0), 2, None), 1_000);
 }
 
-/// Not to the end: what needs two generations, or two managers, in the states that come first.
+/// An incomplete search of configurations with two generations or two managers.
 #[test]
 fn rules_hold_for_a_while_with_more_managers() {
     for model in [Model::new(1, 1, 2), Model::new(1, 2, 2)] {
-        // A busy machine gets more time for as many states.
+        // A busy machine gets more time for the same number of states.
         let enough = [6, 24, 96].into_iter().any(|seconds| {
             let outcome = search(model.keeping(0), 2, Some(Duration::from_secs(seconds)));
             assert!(outcome.broken.is_empty(), "{:#?}", outcome.broken);
@@ -34,24 +34,24 @@ fn rules_hold_for_a_while_with_more_managers() {
 }
 
 #[test]
-fn the_rules_hold_when_the_power_fails() {
+fn rules_hold_under_power_cuts() {
     holds(&search(Model::new(1, 1, 1).with_power_cuts().keeping(0), 2, None), 1_000);
 }
 
 #[test]
-fn all_who_make_a_ring_agree_on_what_it_is() {
+fn concurrent_creators_agree_on_the_ring() {
     holds(&search_births(Birth { linked: true }), 10);
     assert!(!search_births(Birth { linked: false }).broken.is_empty());
 }
 
 #[test]
-fn readers_leave_nothing_out_and_what_they_pin_stays() {
+fn readers_skip_nothing_and_pinned_generations_stay() {
     for keep in 0..2 {
         holds(&search_runs(Runs { keep, without: None }), 10_000);
     }
     for rule in runs::Rule::ALL {
         let outcome = search_runs(Runs { keep: 0, without: Some(rule) });
-        assert!(!outcome.broken.is_empty(), "nothing breaks without: {rule}");
+        assert!(!outcome.broken.is_empty(), "no violation without: {rule}");
     }
 }
 
@@ -59,7 +59,7 @@ fn readers_leave_nothing_out_and_what_they_pin_stays() {
 fn each_rule_is_needed() {
     for rule in Rule::ALL {
         let outcome = counter_example(*rule);
-        assert!(!outcome.broken.is_empty(), "nothing breaks without: {rule}");
+        assert!(!outcome.broken.is_empty(), "no violation without: {rule}");
         let (promise, trace) = &outcome.broken[0];
         assert_eq!(*promise, rule.breaks().0.name());
         assert!(trace.len() < 80, "{rule}: {trace:#?}");
