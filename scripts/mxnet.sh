@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes .venv-mxnet, a Python with MXNet 1.9.1 for comparison with ringreel.recordio. Fails with a reason if that is not
-# possible: MXNet's last version is of 2022, needs a NumPy of that time, and exists only for x86-64 Linux.
+# possible: MXNet's last version dates from 2022, needs a NumPy of that time, and exists only for x86-64 Linux.
 #
 # PYTHON names the interpreter; it must have a wheel of NumPy 1.23: 3.8 to 3.11.
 set -euo pipefail

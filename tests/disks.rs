@@ -75,7 +75,7 @@ fn roles_wait_without_inodes_until_more_are_added() {
 }
 
 #[test]
-fn ring_creation_with_few_inodes_succeeds_or_names_the_lack() {
+fn ring_creation_with_few_inodes_succeeds_or_names_the_cause() {
     let Some(mount) = Mount::tmpfs("twenty inodes", "size=4m,nr_inodes=20") else { return };
     let place = place_of(&mount.path().join("ring"), "");
     let mut generator = place.start(&["generate", "--shape", "8", "--ledger", "ledger.1", "--samples", "40"]);

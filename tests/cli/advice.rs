@@ -11,7 +11,7 @@ fn ring() -> Place {
 }
 
 #[test]
-fn a_damaged_ring_json_names_the_repair_command() {
+fn damaged_ring_json_names_the_repair_command() {
     let place = ring();
     fs::write(place.ring().join("ring.json"), "{").unwrap();
     for args in [&["status"][..], &["generate", "--samples", "1"], &["read", "--all"], &["metrics"]] {

@@ -104,7 +104,7 @@ fn binary_is_not_written_to_a_terminal() {
 }
 
 #[test]
-fn a_nifti_image_has_the_first_axis_fastest() {
+fn nifti_image_has_the_first_axis_fastest() {
     let values: Vec<i16> = (0..24).collect();
     let data = bytes_of(values.iter().map(|n| n.to_le_bytes()));
     let place = sample_of(&[NamedPart::new("data", DType::I16, &[2, 3, 4], &data)]);

@@ -102,7 +102,7 @@ fn every_export_format_has_all_samples_in_ring_order() {
 }
 
 #[test]
-fn the_bytes_do_not_depend_on_the_threads() {
+fn output_bytes_do_not_depend_on_the_thread_count() {
     let place = ring();
     for format in ["rec", "npy", "wds"] {
         for threads in ["1", "8"] {

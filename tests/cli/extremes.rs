@@ -115,7 +115,7 @@ fn extreme_numbers_never_panic_or_abort_a_command() {
 }
 
 #[test]
-fn a_sample_larger_than_memory_is_refused_by_name() {
+fn sample_larger_than_memory_is_refused_by_option_name() {
     let place = Place::new("SWAP_CAP: 5\nSAMPLE: [data]\n");
     let said = place.run(&["generate", "--samples", "1", "--shape", "1000000000000"]);
     assert!(said.code == Some(2) && said.err.contains("--shape") && said.err.contains("memory"), "{said:?}");

@@ -113,7 +113,7 @@ fn read_all_fails_if_a_signal_ends_it() {
 
 /// No file of the ring records KEEP: without `--keep`, a gap is reported and counts as reclaimed.
 #[test]
-fn verify_names_a_gap_and_fails_where_keep_covers_it() {
+fn verify_names_a_gap_and_fails_if_keep_covers_it() {
     let place = ring();
     let ring = place.ring();
     let ring = ring.to_str().unwrap();

@@ -113,7 +113,7 @@ fn records_contain_header_labels_and_file_bytes() {
 }
 
 #[test]
-fn the_bytes_do_not_depend_on_the_threads() {
+fn output_bytes_do_not_depend_on_the_thread_count() {
     let place = photos();
     pack(&place, "--list --recursive train photos").ok();
     for options in ["--pass-through", "--resize 20 --center-crop --encoding .png --quality 1", "--quality 60"] {

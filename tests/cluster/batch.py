@@ -1,4 +1,4 @@
-"""The jobs of examples/slurm on two nodes, under the faults that batch jobs meet.
+"""The jobs of examples/slurm on two nodes, under faults that batch jobs meet.
 
 A process is killed, a whole task is killed and queued again, an urgent job preempts tasks, a task's time runs out, a
 node loses power and returns. Exactly one manifest must list each sample that a ledger calls finished.
@@ -32,7 +32,7 @@ class Batch:
         print(f"{time.monotonic() - self.begun:6.1f} s  {text}", flush=True)
 
     def submit(self, name, *options):
-        """Submit a script of the examples."""
+        """Submits a script of the examples."""
         path = f"{self.lab.dir / 'bin'}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
         told = {"OPTIONS": "--shape 16,16,16 --rate 3", "LEDGERS": self.ledgers}
         return self.slurm.submit(f"--chdir={self.job}", *options, self.job / name, PATH=path, **told)

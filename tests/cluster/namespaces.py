@@ -71,7 +71,7 @@ class Machine:
         self.holder = self.pid = None
 
     def start(self):
-        """Power on."""
+        """Turns the machine on."""
         namespaces = [
             "--net",
             "--mount",
@@ -99,7 +99,7 @@ class Machine:
         self.pid = child_of(self.holder.pid)
 
     def stop(self):
-        """Cut its power: everything in it is gone at once."""
+        """Cuts its power: all its processes end at once."""
         if self.holder:
             self.holder.kill()
             self.holder.wait()

@@ -182,7 +182,7 @@ fn managers_adopt_other_users_files_only_if_permitted() {
         } else if hardlinks.trim() == "1" {
             std::thread::sleep(Duration::from_secs(3));
             assert!(manager.is_running(), "{}", manager.err());
-            assert_eq!(links(), 1, "the user nobody linked a file that it may not write");
+            assert_eq!(links(), 1, "an unprivileged user linked a file without write permission");
         } else {
             loudly("SKIPPED: what may not be linked is left alone: fs.protected_hardlinks is not set");
         }

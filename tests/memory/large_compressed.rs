@@ -30,8 +30,8 @@ fn noise() -> Vec<u8> {
 }
 
 #[test]
-fn deciding_on_300_mib_takes_less_than_24_mib_beyond_the_part() {
-    in_own_process(&testkit::test_name!("deciding_on_300_mib_takes_less_than_24_mib_beyond_the_part"), body);
+fn compression_decision_on_300_mib_takes_less_than_24_mib() {
+    in_own_process(&testkit::test_name!("compression_decision_on_300_mib_takes_less_than_24_mib"), body);
 }
 
 fn body() {

@@ -97,7 +97,7 @@ fn doctor_peer_names_what_one_node_does_not_see() {
 }
 
 #[test]
-fn remembered_absence_has_a_cure_for_other_programs() {
+fn cached_absence_advice_names_a_mount_option() {
     let checks = pair(&Lie::AbsenceIsRemembered);
     let found = of(&checks, "missing name appears");
     for words in ["nothing for a ring", "lookupcache=positive"] {

@@ -308,7 +308,7 @@ fn foreign_bus_errors_still_end_the_process() {
             &testkit::test_name!("foreign_bus_errors_still_end_the_process"),
             "--nocapture",
         ]);
-        // Without a limit, a child that survives would loop for ever.
+        // Without a limit, a child that survives would loop endlessly.
         // SAFETY: between fork and exec, one call that reads a value that lives until it returns.
         unsafe {
             command.pre_exec(|| {

@@ -388,7 +388,7 @@ fn damaged_manifests_are_errors_and_cause_no_panic() {
         let place = ring_of_three_generations();
         let (name, harm) = manifest_harms(&place.ring()).swap_remove(n);
         harm();
-        let Err(error) = Reader::open(&place.config()).unwrap().newest() else { panic!("{name}: it was accepted") };
+        let Err(error) = Reader::open(&place.config()).unwrap().newest() else { panic!("{name}: accepted") };
         assert!(error.to_string().contains("manifests/3"), "{name}: {error}");
         for args in [&["read", "--all", "--json"][..], &["read", "--samples", "1"], &["status"]] {
             let said = place.run(args);

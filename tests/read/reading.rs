@@ -374,7 +374,7 @@ fn only_selected_parts_are_compressed_and_all_round_trip() {
 }
 
 #[test]
-fn status_says_how_often_generations_were_read() {
+fn status_shows_how_often_generations_were_read() {
     let place = Place::new("SWAP_CAP: 2\nSAMPLE: [data, label]\nKEEP: 5\n");
     let fill = |from| {
         let mut generator = Generator::open(&place.config()).unwrap();

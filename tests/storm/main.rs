@@ -194,7 +194,7 @@ fn storm_loses_duplicates_or_tears_no_sample() {
 }
 
 #[test]
-fn processes_stopped_past_their_leases_do_no_harm() {
+fn processes_stopped_beyond_their_leases_lose_no_sample() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().to_owned();
     let _kept = Kept(Some(dir), root.join("ring")); // dropped after the processes

@@ -392,7 +392,7 @@ fn owner_learns_that_its_segment_was_quarantined() {
     }
 }
 
-/// Like [`pruned_manifests_lose_or_duplicate_no_sample`], but for the staging name: it is removed one pass before the
+/// Like [`pruned_manifests_lose_or_duplicate_no_sample`], except that the staging name is removed one pass before the
 /// manifest.
 #[test]
 fn staging_names_are_removed_before_their_manifest() {
@@ -461,7 +461,7 @@ fn stuck_staging_name_keeps_its_manifest_alone() {
 
 /// The manager died without having reclaimed; the caller takes an hour for its next sample.
 #[test]
-fn finished_sample_gets_its_place_while_its_caller_is_busy() {
+fn finished_sample_is_linked_while_its_caller_is_busy() {
     let dir = scratch();
     let config = config(dir.path(), 2, "");
     let mut generator = Generator::open(&config).unwrap();
@@ -497,7 +497,7 @@ fn unpublished_manifest_is_published_while_all_callers_are_busy() {
 
 /// The process that promoted the generation died after it had closed the counter.
 #[test]
-fn busy_callers_sample_gets_its_place_in_a_closed_generation() {
+fn sample_of_a_busy_caller_is_linked_in_a_closed_generation() {
     let dir = scratch();
     let config = Config { lease: Duration::from_secs(4), ..config(dir.path(), 3, "") };
     let ring = another(&config);

@@ -1,4 +1,4 @@
-"""Like watch.py, but for MooseFS: reads the names from the master's log of all changes.
+"""The MooseFS version of watch.py, which reads names from the master's change log.
 
 `changelog.py LOG RING` prints "watching", then a line "promoted N" or "late N NAME" per event,
 until it is killed. RING is the name of a ring in the filesystem's root.

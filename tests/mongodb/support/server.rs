@@ -209,7 +209,7 @@ impl Good {
         self.uri.clone()
     }
 
-    /// None: it is a given server, which must not be killed or asked for its counts.
+    /// None for a given server, which must not be killed or asked for its counts.
     pub fn server(&mut self) -> Option<&mut Server> {
         self.server.as_mut()
     }

@@ -127,8 +127,8 @@ pub fn ask(port: u16, name: &str, timeout: Duration) -> io::Result<Vec<u8>> {
     Ok(reply.body().ok_or(io::ErrorKind::InvalidData)?.to_vec())
 }
 
-/// The integers in a document: `{a: 1, b: {c: 2}}` gives `a` = 1 and `b.c` = 2. None: it is truncated, or has types
-/// that this parser does not know.
+/// The integers in a document: `{a: 1, b: {c: 2}}` gives `a` = 1 and `b.c` = 2. None if it is
+/// truncated, or has types that this parser does not know.
 pub fn numbers(document: &[u8]) -> Option<BTreeMap<String, u64>> {
     let mut all = BTreeMap::new();
     let mut rest = document.get(4..)?;

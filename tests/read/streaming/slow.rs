@@ -132,7 +132,7 @@ fn bytes(place: &World) -> u64 {
 }
 
 #[test]
-fn oldest_generation_is_given_up_over_budget_in_equal_steps() {
+fn oldest_pinned_generation_is_released_over_budget() {
     for equal in [Equal::Drop, Equal::Wrap, Equal::Pad, Equal::No] {
         let (size, one_generation) = {
             let place = World::new(&format!("SWAP_CAP: {SAMPLES}\n"));

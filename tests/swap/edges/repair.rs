@@ -219,7 +219,7 @@ fn last_names_are_found_in_any_generation_not_filling() {
 }
 
 #[test]
-fn late_links_of_listed_segments_are_no_last_names() {
+fn late_links_of_listed_segments_are_not_last_names() {
     let dir = scratch();
     let config = config(dir.path(), 2, "KEEP: 9");
     generations(&config, 2);

@@ -128,7 +128,7 @@ fn long_waiting_commits_get_a_random_index() {
 }
 
 #[test]
-fn failed_link_of_another_owner_is_left_to_it() {
+fn failed_link_is_an_error_only_for_the_segments_owner() {
     for (errno, step) in [(EACCES, Some(CommitOutcome::Refused)), (EIO, None)] {
         let dir = scratch();
         let config = config(dir.path(), 8, "");
