@@ -192,7 +192,9 @@ fn top_restores_the_terminal_after_a_signal() {
         let then =
             format!(" </dev/tty & top=$!; while ! [ -e go ]; do sleep 0.02; done; kill -{signal} $top; wait $top");
         let _ = std::fs::remove_file(place.path().join("go"));
-        let Some((running, _keys)) = in_a_terminal("a_signal_leaves_the_terminal", &place, &then) else { return };
+        let Some((running, _keys)) = in_a_terminal("top_restores_the_terminal_after_a_signal", &place, &then) else {
+            return;
+        };
         eventually("top shows the ring", || screen(&running.out()).contains("generation"));
         std::fs::write(place.path().join("go"), "").unwrap();
         let said = running.finish();
