@@ -225,5 +225,5 @@ fn top_exits_when_its_terminal_closes() {
     eventually("top shows the ring", || screen(&running.out()).contains("generation"));
     assert_eq!(running_in(place.path()), 1);
     drop((running, keys));
-    eventually("it ends", || running_in(place.path()) == 0);
+    eventually("top exits", || running_in(place.path()) == 0);
 }

@@ -24,7 +24,7 @@ fn listed(ring: &Path) -> Vec<String> {
 fn once(ring: &Path, ids: &BTreeSet<String>) {
     let all = listed(ring);
     let distinct: BTreeSet<String> = all.iter().cloned().collect();
-    assert_eq!(all.len(), distinct.len(), "twice");
+    assert_eq!(all.len(), distinct.len(), "a sample is listed twice");
     let lost: Vec<_> = ids.difference(&distinct).collect();
     assert!(lost.is_empty(), "lost {} of {}: {lost:?}", lost.len(), ids.len());
 }

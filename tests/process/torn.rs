@@ -53,7 +53,7 @@ fn truncated_pages_read_as_zeros_and_are_reported_once() {
                 && !is_truncated(&whole)
                 && !is_truncated(&[1; 9])
         );
-        assert!(newly_torn().contains(&path) && !newly_torn().contains(&path), "told once");
+        assert!(newly_torn().contains(&path) && !newly_torn().contains(&path), "reported once");
         drop(bytes);
         assert!(whole.iter().all(|byte| *byte == 7));
         assert!(!is_truncated(&map(&other, mode)), "a new map at the same address counts as truncated");

@@ -29,7 +29,7 @@ fn managers_watch_no_directory_behind_a_linked_note() {
         });
         let mut generator = Generator::open(&place.config()).unwrap();
         (0..2 * SAMPLES).for_each(|n| put(&mut generator, n));
-        eventually("it waits", || is_watched(&notes));
+        eventually("the manager waits", || is_watched(&notes));
         eventually("the manager watches the notes of runs", || is_watched(&ours));
         assert!(!is_watched(&elsewhere));
         stop.store(true, SeqCst);

@@ -133,7 +133,7 @@ fn waiting_managers_notice_the_last_sample_at_once() {
             take(&mut stream, 1);
             (SAMPLES..2 * SAMPLES).for_each(|n| put(&mut generator, n));
             // The manager watches only while a full generation waits.
-            eventually("it waits", || notes.exists() && is_watched(&notes));
+            eventually("the manager waits", || notes.exists() && is_watched(&notes));
             take(&mut stream, SAMPLES as usize - 1);
             let asked = stream.next(&patience(), &mut |_| {}); // asking for it finishes the previous sample
             assert!(matches!(asked, Ok(Some(Item::Sample(sample))) if sample.generation == 2), "polled too late");
@@ -380,7 +380,7 @@ fn new_streams_detect_that_all_generators_have_ended() {
             Err(error) => break error,
         }
         epochs += 1;
-        assert!(epochs < 3000, "nobody notices");
+        assert!(epochs < 3000, "no stream notices the end of the generators");
         sleep(Duration::from_millis(20));
     };
     assert!(

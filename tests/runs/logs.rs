@@ -294,7 +294,7 @@ fn unnamed_streams_leave_a_single_pass_counter() {
         // Each stream is like a separate process; the last one does not reach the end.
         let mut stream = place.stream(options());
         one(&mut stream);
-        assert_eq!((ring.pinned().unwrap(), notes(&place).len() >= 3), ([1].into(), true), "it reads");
+        assert_eq!((ring.pinned().unwrap(), notes(&place).len() >= 3), ([1].into(), true), "the stream is reading");
         if n < 20 {
             assert_eq!(drain(&mut stream).len(), 3);
         }

@@ -156,7 +156,7 @@ fn storm_loses_duplicates_or_tears_no_sample() {
     let quarantined = blows::names(&storm.disk.ring.join("quarantine"));
     let verified = Command::new(testkit::binary()).arg("verify").arg(&storm.disk.ring).output().unwrap();
     let rows = [
-        ("blows", format!("{:?}", storm.blows)),
+        ("faults", format!("{:?}", storm.blows)),
         ("kills", storm.kills.to_string()),
         ("samples finished", wanted.len().to_string()),
         (

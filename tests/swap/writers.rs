@@ -118,7 +118,7 @@ fn segments_count_once_and_only_if_a_manifest_would_list_them() {
     for entry in fs::read_dir(config.ring.join("w")).unwrap().map(Result::unwrap) {
         fs::rename(entry.path(), config.ring.join("write.2").join(entry.file_name())).unwrap();
     }
-    assert_eq!(promoted(), Some(CAP), "it is another directory");
+    assert_eq!(promoted(), Some(CAP), "a recreated directory is listed again");
     assert_delivered_once(&config.ring, &finished, "generations with repeated names");
 }
 

@@ -70,7 +70,7 @@ fn run(scene: &Scene, call: &Call, strike: Strike) -> Outcome {
             let begun = Instant::now();
             while traced.child.try_wait().unwrap().is_none() {
                 traced.signal(Signal::CONT); // another thread may stop at such a call, too
-                assert!(begun.elapsed() < PATIENCE, "it was stopped at {call:?} and continued, and does not end");
+                assert!(begun.elapsed() < PATIENCE, "stopped at {call:?} and continued, the process does not end");
                 std::thread::sleep(Duration::from_millis(5));
             }
             wanted.extend(ledger(dir.path(), "ledger.first"));
@@ -131,7 +131,7 @@ fn tell(what: &str, of: usize, outcomes: &[Outcome]) {
 
 /// Prints the columns; "late" counts recoveries that took longer than a lease and two polls.
 fn head() {
-    let columns = ["calls", "taken", "struck", "as meant", "lost", "twice", "damaged", "median", "longest", "late"];
+    let columns = ["calls", "cases", "   hit", "intended", "lost", "twice", "damaged", "median", "longest", "late"];
     println!("{:<48} {}", "role and fault", columns.join(" "));
 }
 
@@ -161,7 +161,7 @@ fn run_all(what: &str, cases: &[(&Scene, Call, Strike)]) {
     tell(what, cases.len(), &outcomes);
     // Among a few cases, a larger share may hit another thread.
     let (meant, all) = (outcomes.iter().filter(|outcome| outcome.as_meant).count(), outcomes.len());
-    assert!(if all > 100 { meant * 2 > all } else { meant > 0 }, "too few cases as meant: {meant} of {all}");
+    assert!(if all > 100 { meant * 2 > all } else { meant > 0 }, "too few intended hits: {meant} of {all}");
 }
 
 /// Tests all calls of this role, with each kind of signal.

@@ -96,7 +96,7 @@ impl<'a> Traced<'a> {
                 self.signal(Signal::TERM);
                 asked = true;
             }
-            assert!(begun.elapsed() < PATIENCE, "it hangs: {}", self.log());
+            assert!(begun.elapsed() < PATIENCE, "the process hangs: {}", self.log());
             std::thread::sleep(Duration::from_millis(4));
         }
     }

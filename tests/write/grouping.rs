@@ -188,7 +188,7 @@ fn discarded_samples_are_counted_and_the_generator_continues() {
             if hit { Action::Refuse(errno) } else { Action::Pass }
         });
         ids.extend(write_many(&mut generator, 3));
-        eventually("the thread discards them", || generator.summary().discarded == 3);
+        eventually("the thread discards the samples", || generator.summary().discarded == 3);
         assert_eq!((generator.written(), generator.summary().finished), (1, 1));
         ids.extend(write_many(&mut generator, 2));
         ids.extend(generator.flush(&never).unwrap());
