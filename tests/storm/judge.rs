@@ -1,8 +1,8 @@
 //! The conditions: each manifest appears and never changes, every sample in a ledger is listed once, and readers see
 //! what generators wrote.
 
-use crate::blows::names;
-use crate::cast::Cast;
+use crate::faults::names;
+use crate::members::Members;
 use ringreel::SampleId;
 use ringreel::fs::Posix;
 use ringreel::layout::Layout;
@@ -24,7 +24,7 @@ pub struct Watcher {
     pub listed: BTreeMap<String, Vec<u64>>,
     /// When the last manifest appeared; and since when another one is due.
     last: Instant,
-    calm_since: Instant,
+    due_since: Instant,
     /// The longest wait for a due manifest, and for any manifest.
     pub longest: Duration,
     pub longest_of_all: Duration,
@@ -34,7 +34,7 @@ impl Watcher {
     pub fn new(ring: &Path) -> Watcher {
         let (layout, now) = (Layout::new(ring), Instant::now());
         let (crcs, listed, longest) = (BTreeMap::new(), BTreeMap::new(), Duration::ZERO);
-        Watcher { layout, crcs, listed, last: now, calm_since: now, longest, longest_of_all: longest }
+        Watcher { layout, crcs, listed, last: now, due_since: now, longest, longest_of_all: longest }
     }
 
     /// Looks for new manifests. `excused`: no generator works, or the disk is full.
@@ -43,15 +43,15 @@ impl Watcher {
         let mut numbers = manifests.numbers().unwrap_or_default(); // the ring may not exist yet
         numbers.sort_unstable();
         numbers.retain(|n| self.newest().is_none_or(|known| *n > known));
-        self.longest = self.longest.max(self.calm_since.elapsed());
+        self.longest = self.longest.max(self.due_since.elapsed());
         self.longest_of_all = self.longest_of_all.max(self.last.elapsed());
         if !numbers.is_empty() {
             self.last = Instant::now();
         }
         if excused || !numbers.is_empty() {
-            self.calm_since = Instant::now();
+            self.due_since = Instant::now();
         }
-        assert!(self.calm_since.elapsed() < HANGS, "no generation was promoted for {:?}", self.last.elapsed());
+        assert!(self.due_since.elapsed() < HANGS, "no generation was promoted for {:?}", self.last.elapsed());
         for n in numbers {
             assert_eq!(n, self.newest().map_or(0, |known| known + 1), "a generation was skipped");
             self.crcs.insert(n, crc32fast::hash(&fs::read(self.layout.manifest(n)).unwrap()));
@@ -132,8 +132,8 @@ pub fn check_seen(dir: &Path, listed: &BTreeMap<String, Vec<u64>>) -> Seen {
 }
 
 /// Returns files of dead processes that remain in staging.
-pub fn litter(ring: &Path, cast: &Cast) -> Vec<PathBuf> {
-    let alive = cast.pids();
+pub fn litter(ring: &Path, members: &Members) -> Vec<PathBuf> {
+    let alive = members.pids();
     let of_dead = |path: &PathBuf| {
         let pid = path.file_name().and_then(|name| name.to_str()?.rsplit('-').nth(1)?.parse::<u32>().ok());
         pid.is_none_or(|pid| !alive.contains_key(&pid))

@@ -6,7 +6,7 @@ use testkit::ring::splitmix;
 
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Blow {
+pub enum Fault {
     /// SIGKILL.
     Kill,
     /// SIGKILL to all processes.
@@ -23,25 +23,25 @@ pub enum Blow {
     /// The index is removed.
     LoseIndex,
     /// A file of the index is truncated. In MongoDB: counters are overwritten with words.
-    SpoilIndex,
+    CorruptIndex,
     /// Unfinished files of dead processes in staging are removed.
     SweepStaging,
     /// A one-off command runs: status, verify, repair, gc, promote, read.
-    Passer,
+    OneOff,
 }
 
 /// How often each fault happens, per 100.
-const SHARES: [(Blow, u64); 10] = [
-    (Blow::Kill, 61),
-    (Blow::KillAll, 1),
-    (Blow::Stop, 9),
-    (Blow::Terminate, 5),
-    (Blow::FullDisk, 4),
-    (Blow::NoInodes, 2),
-    (Blow::LoseIndex, 3),
-    (Blow::SpoilIndex, 5),
-    (Blow::SweepStaging, 3),
-    (Blow::Passer, 7),
+const SHARES: [(Fault, u64); 10] = [
+    (Fault::Kill, 61),
+    (Fault::KillAll, 1),
+    (Fault::Stop, 9),
+    (Fault::Terminate, 5),
+    (Fault::FullDisk, 4),
+    (Fault::NoInodes, 2),
+    (Fault::LoseIndex, 3),
+    (Fault::CorruptIndex, 5),
+    (Fault::SweepStaging, 3),
+    (Fault::OneOff, 7),
 ];
 
 /// The longest time between two faults.
@@ -50,9 +50,9 @@ const PAUSE: Duration = Duration::from_millis(400);
 /// A fault, and the time since the previous one.
 pub struct Event {
     pub after: Duration,
-    pub blow: Blow,
+    pub fault: Fault,
     /// Selects the process and the variant.
-    pub whom: usize,
+    pub target: usize,
     pub which: u64,
     /// From 0 to 1: the duration, or the amount.
     pub much: f64,
@@ -83,7 +83,7 @@ impl Plan {
             share = share.saturating_sub(*of);
             here
         });
-        let blow = drawn.map_or(Blow::Kill, |(blow, _)| *blow);
-        Event { after, blow, whom: self.random() as usize, which: self.random(), much: self.fraction() }
+        let fault = drawn.map_or(Fault::Kill, |(fault, _)| *fault);
+        Event { after, fault, target: self.random() as usize, which: self.random(), much: self.fraction() }
     }
 }

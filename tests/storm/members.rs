@@ -32,7 +32,7 @@ const READERS: [&[&str]; 4] = [
     &["--run", "train", "--generations", "20", "--shuffle"],
 ];
 /// Commands that run once. `verify` may run while the ring is in use, and must find no damage that does not exist.
-const PASSERS: [&[&str]; 8] = [
+const ONE_OFFS: [&[&str]; 8] = [
     &["status", "--json"],
     &["verify", "RING"],
     &["repair", "-c", "config.yaml", "--apply"],
@@ -48,7 +48,7 @@ pub enum Role {
     Manager,
     Generator(usize),
     Reader(usize),
-    Passer(usize),
+    OneOff(usize),
 }
 
 pub struct Member {
@@ -59,7 +59,7 @@ pub struct Member {
     asked_to_end: Option<Instant>,
 }
 
-pub struct Cast {
+pub struct Members {
     /// The working directory: configurations, ledgers, logs, readers' output.
     dir: PathBuf,
     /// The ring's path on each of its mounts.
@@ -68,11 +68,11 @@ pub struct Cast {
     born: usize,
     /// Counts of processes that ended with an error, by message; and the same for one-off commands, which may fail.
     pub failed: BTreeMap<String, u64>,
-    pub passed: BTreeMap<String, u64>,
+    pub one_offs: BTreeMap<String, u64>,
 }
 
-impl Cast {
-    pub fn new(dir: &Path, rings: Vec<PathBuf>) -> Cast {
+impl Members {
+    pub fn new(dir: &Path, rings: Vec<PathBuf>) -> Members {
         // The storm drops its database, so no other ring may use it.
         let database: String = dir.file_name().unwrap().to_string_lossy().replace('.', "");
         for (mount, ring) in rings.iter().enumerate() {
@@ -89,7 +89,7 @@ impl Cast {
             GENERATORS.iter().enumerate().for_each(|(n, (more, _))| write(format!("{mount}.{n}"), more));
         }
         let dir = dir.to_owned();
-        Cast { dir, rings, members: Vec::new(), born: 0, failed: BTreeMap::new(), passed: BTreeMap::new() }
+        Members { dir, rings, members: Vec::new(), born: 0, failed: BTreeMap::new(), one_offs: BTreeMap::new() }
     }
 
     /// The manager's configuration, on the first mount.
@@ -112,12 +112,12 @@ impl Cast {
                 command.args(GENERATORS[n].1);
             }
             Role::Reader(n) => drop(command.args(["read", "--json", "--seed", &seed]).args(READERS[n])),
-            Role::Passer(n) => {
+            Role::OneOff(n) => {
                 let ring = self.rings[mount].to_str().unwrap();
-                command.args(PASSERS[n].iter().map(|arg| if *arg == "RING" { ring } else { arg }));
+                command.args(ONE_OFFS[n].iter().map(|arg| if *arg == "RING" { ring } else { arg }));
             }
         }
-        let reads = matches!(role, Role::Reader(_)) || matches!(role, Role::Passer(n) if PASSERS[n][0] == "read");
+        let reads = matches!(role, Role::Reader(_)) || matches!(role, Role::OneOff(n) if ONE_OFFS[n][0] == "read");
         let out = if reads { format!("seen.{number}") } else { format!("out.{number}") };
         let file = |name: &str| File::create(self.dir.join(name)).unwrap();
         command.stdin(Stdio::null()).stdout(file(&out)).stderr(file(&format!("log.{number}")));
@@ -125,20 +125,20 @@ impl Cast {
         self.members.push(Member { role, child, number, stopped_until: None, asked_to_end: None });
     }
 
-    pub fn start_passer(&mut self, which: u64) -> usize {
-        self.start(Role::Passer(which as usize % PASSERS.len()));
+    pub fn start_one_off(&mut self, which: u64) -> usize {
+        self.start(Role::OneOff(which as usize % ONE_OFFS.len()));
         1
     }
 
     fn again(&mut self, role: Role) {
-        if !matches!(role, Role::Passer(_)) {
+        if !matches!(role, Role::OneOff(_)) {
             self.start(role);
         }
     }
 
     /// Kills a process; a new one replaces it.
-    pub fn kill(&mut self, whom: usize) -> usize {
-        let role = self.end(whom % self.members.len());
+    pub fn kill(&mut self, target: usize) -> usize {
+        let role = self.end(target % self.members.len());
         self.again(role);
         1
     }
@@ -156,24 +156,24 @@ impl Cast {
         member.role
     }
 
-    pub fn stop(&mut self, whom: usize, time: Duration) -> usize {
-        let n = whom % self.members.len();
+    pub fn stop(&mut self, target: usize, time: Duration) -> usize {
+        let n = target % self.members.len();
         self.members[n].stopped_until = Some(Instant::now() + time);
         self.members[n].signal(Signal::STOP);
         1
     }
 
-    pub fn terminate(&mut self, whom: usize) -> usize {
-        let n = whom % self.members.len();
+    pub fn terminate(&mut self, target: usize) -> usize {
+        let n = target % self.members.len();
         self.members[n].asked_to_end.get_or_insert_with(Instant::now);
         self.members[n].signal(Signal::TERM);
         1
     }
 
     /// Continues stopped processes whose time is over, and restarts those that have ended.
-    pub fn look_after(&mut self, everybody: bool) {
+    pub fn tend(&mut self, all: bool) {
         for member in &mut self.members {
-            if member.stopped_until.is_some_and(|until| everybody || until <= Instant::now()) {
+            if member.stopped_until.is_some_and(|until| all || until <= Instant::now()) {
                 member.stopped_until = None;
                 member.signal(Signal::CONT);
                 // The time for which it was stopped does not count.
@@ -203,14 +203,14 @@ impl Cast {
         };
         let crashed = status.code() == Some(101) || status.signal().is_some_and(|n| CRASHES.contains(&n));
         match (member.role, status.success()) {
-            (Role::Passer(_), _) if crashed => {
+            (Role::OneOff(_), _) if crashed => {
                 let name = format!("{:?}, log.{}: {status}: {}", member.role, member.number, said());
                 *self.failed.entry(name).or_default() += 1;
             }
-            (Role::Passer(n), ok) => {
-                let (name, code) = (PASSERS[n][..2.min(PASSERS[n].len())].join(" "), status.code().unwrap_or(-1));
+            (Role::OneOff(n), ok) => {
+                let (name, code) = (ONE_OFFS[n][..2.min(ONE_OFFS[n].len())].join(" "), status.code().unwrap_or(-1));
                 let said = if ok || code == 1 { String::new() } else { format!(": {}", said()) };
-                *self.passed.entry(format!("{name}: {code}{said}")).or_default() += 1;
+                *self.one_offs.entry(format!("{name}: {code}{said}")).or_default() += 1;
             }
             (_, true) => {}
             // It was asked to end before it handled signals.
@@ -244,7 +244,7 @@ impl Cast {
     }
 }
 
-impl Drop for Cast {
+impl Drop for Members {
     fn drop(&mut self) {
         while !self.members.is_empty() {
             self.end(0);

@@ -1,6 +1,6 @@
 //! Faults of the ring itself: a full disk, a lost or corrupt index, a cleanup of staging.
 
-use crate::cast::Role;
+use crate::members::Role;
 use ringreel::Config;
 use ringreel::config::IndexPlace;
 use std::collections::HashMap;
@@ -62,7 +62,7 @@ impl Disk {
     }
 
     /// Ends the fault when its time is over, or now.
-    pub fn look_after(&mut self, now: bool) {
+    pub fn tend(&mut self, now: bool) {
         let Some(mount) = &self.mount else { return };
         if self.full_until.is_some_and(|until| now || until <= Instant::now()) {
             let _ = fs::remove_file(mount.path().join("filler"));
@@ -102,7 +102,7 @@ impl Disk {
     }
 
     /// Truncates one or several files of the index.
-    pub fn spoil_index(&self, config: &Config, which: u64, much: f64) -> usize {
+    pub fn corrupt_index(&self, config: &Config, which: u64, much: f64) -> usize {
         match &config.index {
             IndexPlace::Files => {
                 let mut files = Vec::new();
@@ -120,7 +120,7 @@ impl Disk {
                     let _ = file.and_then(|file| file.set_len((file.metadata()?.len() as f64 * much / 2.0) as u64));
                 }
             }
-            IndexPlace::MongoDb(place) => server::spoil(place),
+            IndexPlace::MongoDb(place) => server::corrupt(place),
         }
         1
     }
@@ -150,7 +150,7 @@ mod server {
     }
 
     /// Overwrites the counters with words.
-    pub fn spoil(place: &MongoPlace) {
+    pub fn corrupt(place: &MongoPlace) {
         with(place, |database| async move {
             let counters = database.collection::<Document>(&place.counters);
             counters.update_many(doc! {}, doc! { "$set": { "next": "many" } }).await.map(drop)
