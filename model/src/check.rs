@@ -1,6 +1,6 @@
 //! The search: visits every reachable state, breadth first, and checks every property in it.
 
-use crate::birth::Birth;
+use crate::creation::Creation;
 use crate::model::{Model, Move};
 use crate::rules::{Promise, Rule};
 use crate::runs::Runs;
@@ -98,9 +98,9 @@ pub fn search(model: Model, threads: usize, limit: Option<Duration>) -> Outcome 
 }
 
 /// Searches the creation of a ring.
-pub fn search_births(birth: Birth) -> Outcome {
+pub fn search_creations(creation: Creation) -> Outcome {
     let explain = |path: Vec<(_, Option<_>)>| path.into_iter().filter_map(|(_, step)| step).collect();
-    run(birth, 1, None, explain)
+    run(creation, 1, None, explain)
 }
 
 /// Searches the readers of a run.

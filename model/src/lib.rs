@@ -11,13 +11,13 @@
 //! | [`model`] | possible next steps; a run without faults |
 //! | `commit`, `manage` | the steps of committers and managers |
 //! | `power` | what reaches the disk, and power cuts |
-//! | [`birth`] | two concurrent creators of one ring |
+//! | [`creation`] | two concurrent creators of one ring |
 //! | [`runs`] | readers of a run, and the generations kept for them |
 //! | [`check`] | the search |
 
-pub mod birth;
 pub mod check;
 mod commit;
+pub mod creation;
 mod manage;
 pub mod model;
 mod power;

@@ -3,8 +3,8 @@
 //! A numeric argument limits each search, in seconds; `--traces` prints the counter-examples step by step.
 #![allow(clippy::print_stdout)]
 
-use ringreel_model::birth::Birth;
-use ringreel_model::check::{Outcome, counter_example, search, search_births, search_runs};
+use ringreel_model::check::{Outcome, counter_example, search, search_creations, search_runs};
+use ringreel_model::creation::Creation;
 use ringreel_model::model::Model;
 use ringreel_model::rules::Rule;
 use ringreel_model::runs::{self, Runs};
@@ -44,8 +44,8 @@ fn the_rules_hold(limit: Duration) -> bool {
         all.2 += outcome.seconds.1;
         all.3 &= outcome.broken.is_empty();
     }
-    let birth = search_births(Birth { linked: true });
-    print("creation of a ring, 2 creators, complete", &birth);
+    let creation = search_creations(Creation { linked: true });
+    print("creation of a ring, 2 creators, complete", &creation);
     let mut read = true;
     for keep in 0..2 {
         let outcome = search_runs(Runs { keep, without: None });
@@ -53,7 +53,7 @@ fn the_rules_hold(limit: Duration) -> bool {
         read &= outcome.broken.is_empty();
     }
     println!("{:<58} {:>10} {:>6} {:>7.1} {:>7.1}", "total", all.0, "", all.1, all.2);
-    all.3 && birth.broken.is_empty() && read
+    all.3 && creation.broken.is_empty() && read
 }
 
 fn print(name: &str, outcome: &Outcome) {
@@ -70,11 +70,11 @@ fn print(name: &str, outcome: &Outcome) {
 fn each_rule_is_needed(traces: bool) -> bool {
     println!("{:<80} {:<22} {:>5} {:>9}", "omitted rule", "broken", "steps", "states");
     let planted = Rule::ALL.iter().map(|rule| (rule.to_string(), counter_example(*rule)));
-    let births = [("ring.json is linked once".to_owned(), search_births(Birth { linked: false }))];
+    let creations = [("ring.json is linked once".to_owned(), search_creations(Creation { linked: false }))];
     let readers =
         runs::Rule::ALL.iter().map(|rule| (rule.to_string(), search_runs(Runs { keep: 0, without: Some(*rule) })));
     let (mut found, mut all) = (0, 0);
-    for (rule, outcome) in planted.chain(births).chain(readers) {
+    for (rule, outcome) in planted.chain(creations).chain(readers) {
         all += 1;
         let Some((promise, trace)) = outcome.broken.first() else {
             println!("{rule:<80} {:<22} {:>5} {:>9}", "NOT FOUND", "", outcome.states);

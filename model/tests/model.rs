@@ -2,8 +2,8 @@
 //! --package ringreel-model`.
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use ringreel_model::birth::Birth;
-use ringreel_model::check::{Outcome, counter_example, search, search_births, search_runs};
+use ringreel_model::check::{Outcome, counter_example, search, search_creations, search_runs};
+use ringreel_model::creation::Creation;
 use ringreel_model::model::Model;
 use ringreel_model::rules::Rule;
 use ringreel_model::runs::{self, Runs};
@@ -40,8 +40,8 @@ fn rules_hold_under_power_cuts() {
 
 #[test]
 fn concurrent_creators_agree_on_the_ring() {
-    holds(&search_births(Birth { linked: true }), 10);
-    assert!(!search_births(Birth { linked: false }).broken.is_empty());
+    holds(&search_creations(Creation { linked: true }), 10);
+    assert!(!search_creations(Creation { linked: false }).broken.is_empty());
 }
 
 #[test]

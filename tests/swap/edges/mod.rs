@@ -1,12 +1,12 @@
 //! Edge cases of the ring's steps: their numbers, their counts, and calls that fail before or after their effect.
 
-mod birth;
+mod creation;
 mod manifests;
 mod plan;
 mod repair;
 mod steps;
-mod told;
 mod upkeep;
+mod warnings;
 
 use ringreel::SampleId;
 use ringreel::config::Config;

@@ -5,7 +5,7 @@ use stateright::Property;
 
 /// Two creators of a ring, each with a separate configuration.
 #[derive(Clone, Copy, Debug)]
-pub struct Birth {
+pub struct Creation {
     /// Whether `ring.json` is linked to its place, so that the first one wins. Otherwise it is renamed.
     pub linked: bool,
 }
@@ -32,7 +32,7 @@ pub struct Place {
     makers: [Maker; 2],
 }
 
-impl stateright::Model for Birth {
+impl stateright::Model for Creation {
     type State = Place;
     type Action = String;
 
@@ -67,7 +67,7 @@ impl stateright::Model for Birth {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        let agree = |_: &Birth, place: &Place| {
+        let agree = |_: &Creation, place: &Place| {
             !place.makers.iter().any(|maker| matches!(maker, Maker::Works(ring) if Some(*ring) != place.ring))
         };
         vec![Property::always(Promise::OneRing.name(), agree)]
