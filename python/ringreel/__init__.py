@@ -1,37 +1,48 @@
 """A ring of record segments on a shared filesystem, between many sample generators and a training job.
 
-Generators put samples in, a manager keeps the ring turning, readers take samples out; any number of each, on any node,
-started in any order, ended at any time. All of them are given the same configuration::
+Generators write samples, a manager promotes full generations and reclaims old ones, and readers
+read samples. Any number of each can run, on any node, started in any order and stopped at any
+time. All of them are given the same configuration: the path of a YAML file, or a dict of the same
+keys.
 
-    # config.yaml
-    DBNAME: demo                # the ring is the directory demo.ring beside this file
-    SWAP_CAP: 100               # samples in a generation
-    SAMPLE: [data, label]       # names of the parts of a sample
+Waits and transient errors are logged to the logger ``ringreel`` of the module ``logging``.
 
-Generators, each a process of its own::
+Example:
+    The examples of this package share one configuration. Its ring holds one generation of four
+    samples:
 
-    import numpy as np, ringreel
+    >>> import pathlib
+    >>> print(pathlib.Path("config.yaml").read_text().strip())
+    DBNAME: demo            # the ring is the directory demo.ring beside this file
+    SWAP_CAP: 4             # samples in a generation
+    SAMPLE: [data, label]   # the names of a sample's parts, in order
 
-    def samples():
-        rng = np.random.default_rng()
-        while True:
-            yield rng.random((64, 64, 64), np.float32), rng.integers(0, 5, (64, 64, 64), np.uint8)
+    A generator, one process of many:
 
-    ringreel.run_generator(samples(), "config.yaml")
+    >>> def samples():
+    ...     rng = np.random.default_rng()
+    ...     while True:
+    ...         yield rng.random((2, 3), np.float32), int(rng.integers(5))
+    >>> summary = ringreel.run_generator(samples(), "config.yaml", n_samples=4)
+    >>> summary.finished
+    4
 
-A manager (without one, generators do its work)::
+    A manager is another process, which calls ``ringreel.run_manager("config.yaml")``. Without one,
+    generators do its work.
 
-    ringreel.run_manager("config.yaml")
+    A reader, here rank 0 of 2, which gets half of each epoch. Without ``epochs`` the stream never
+    ends:
 
-Readers::
+    >>> ring = ringreel.Ring("config.yaml")
+    >>> for sample in ring.stream(rank=0, world_size=2, equal="drop", run="tumor-3", epochs=1):
+    ...     print(sample["data"].shape, sorted(sample))
+    (2, 3) ['data', 'label']
+    (2, 3) ['data', 'label']
 
-    ring = ringreel.Ring("config.yaml")
-    for sample in ring.stream(rank=0, world_size=8, equal="drop", run="tumor-3"):   # for ever, this rank's share
-        sample["data"], sample["label"], sample.meta
-    dataset = ring.dataset()                              # by index, in the newest generation
-    dataset[0].torch()
+    The newest generation by index:
 
-What is waited for, and every problem that passes, is told through `logging`, by the logger ``ringreel``.
+    >>> len(ring.dataset())
+    4
 """
 
 from ringreel._batch import Batch

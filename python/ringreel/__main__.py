@@ -1,4 +1,4 @@
-"""`python -m ringreel` is the command `ringreel`."""
+"""Runs the command ``ringreel`` for ``python -m ringreel``."""
 
 import sys
 

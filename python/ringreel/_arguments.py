@@ -1,4 +1,4 @@
-"""Checks of arguments: each error names the argument, the value, and what is accepted."""
+"""Checks of arguments. Each error names the argument, the value, and what is accepted."""
 
 import operator
 from collections.abc import Callable
@@ -6,13 +6,17 @@ from typing import Any
 
 
 def integer(name: str, value: Any, least: int | None = None) -> int:
-    """Returns `value` as an int. Raises TypeError for anything but an integer, and ValueError for one
-    below `least`."""
+    """Returns ``value`` as an int.
+
+    Raises:
+        TypeError: ``value`` is not an integer.
+        ValueError: ``value`` is below ``least``.
+    """
     return _integer(name, value, least, "")
 
 
 def optional_integer(name: str, value: Any, least: int | None = None) -> int | None:
-    """As `integer`, for an argument that may be None."""
+    """Returns ``value`` as an int, or None for None. Raises what ``integer`` raises."""
     return None if value is None else _integer(name, value, least, ", or None")
 
 
@@ -27,7 +31,11 @@ def _integer(name: str, value: Any, least: int | None, alternative: str) -> int:
 
 
 def real(name: str, value: Any) -> float:
-    """Returns `value` as a float. Raises TypeError for anything but a number: text with digits is none."""
+    """Returns ``value`` as a float.
+
+    Raises:
+        TypeError: ``value`` is not a number. Text with digits is not accepted.
+    """
     try:
         if isinstance(value, (str, bytes, bytearray)):
             raise TypeError
@@ -37,8 +45,12 @@ def real(name: str, value: Any) -> float:
 
 
 def seconds(name: str, value: Any) -> float | None:
-    """Returns a time limit in seconds as a float; None means no limit. Raises TypeError for anything
-    but a number, and ValueError for a negative one."""
+    """Returns a time limit in seconds as a float. None means no limit.
+
+    Raises:
+        TypeError: ``value`` is not a number.
+        ValueError: ``value`` is negative.
+    """
     if value is None:
         return None
     try:
@@ -51,8 +63,11 @@ def seconds(name: str, value: Any) -> float | None:
 
 
 def stop_function(stop: Any) -> Callable[[], bool]:
-    """Returns the function that says whether `stop`, an event, a callable or None, asks to end. Raises
-    TypeError for anything else."""
+    """Returns a function that says whether ``stop``, an event, a callable or None, requests a stop.
+
+    Raises:
+        TypeError: ``stop`` is none of these.
+    """
     if stop is None:
         return lambda: False
     asks = getattr(stop, "is_set", stop)

@@ -1,4 +1,4 @@
-"""Many samples at once, part by part."""
+"""Batches: many samples at once, part by part."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -13,16 +13,21 @@ from ringreel._sample import _array
 
 
 class Batch(Mapping[str, Any]):
-    """A mapping from the name of a part to that of all samples: an array whose first axis counts the samples.
+    """A mapping from the name of a part to its values in all samples, made by ``Dataset.batch``.
 
-    The arrays may be written to: they lie in memory of this batch alone, which is used for other batches when nobody
-    has any of it (64 MiB are kept for them at most). A part that was written as bytes is a list of `bytes`. Meta is
-    not among it: `ds[i].meta` has it.
+    A value is an array of shape ``(n, ...)`` whose first axis counts the samples. A part that was written
+    as bytes is a list of ``bytes``. The arrays are writable. Their memory belongs to this batch alone, and
+    is reused for other batches after this one is released (at most 64 MiB are kept). A batch has no meta;
+    ``ds[i].meta`` has it.
 
-    Attributes
-    ----------
-    generation : int, the generation that was read.
-    sample_ids : sequence of str, as long as the batch.
+    Attributes:
+        generation (int): The generation that was read.
+        sample_ids (Sequence[str]): Ids of the samples, in the order of the batch.
+
+    Example:
+        >>> batch = ringreel.Ring("config.yaml").dataset().batch(range(0, 2))
+        >>> batch["data"].shape, batch["label"], len(batch.sample_ids), batch.generation
+        ((2, 2, 3), array([0, 1]), 2, 1)
     """
 
     __slots__ = ("_values", "generation", "sample_ids")
@@ -66,9 +71,14 @@ def _value(part: Part, count: int, ends: list[int]) -> Any:
 
 
 def parts_of_batch(samples: Any, names: Sequence[str]) -> tuple[list[Converted], int]:
-    """The parts of many samples, for a ring whose SAMPLE is `names`, each with the shape of one; and their number.
+    """Returns the parts of many samples, each with the shape of one sample, and the number of samples.
 
-    Raises `SampleError`, which names the part, for anything that does not fit.
+    Args:
+        samples (Any): The argument of ``Generator.write_batch``.
+        names (Sequence[str]): The ring's ``SAMPLE``.
+
+    Raises:
+        SampleError: The samples do not match. The message names the part.
     """
     if isinstance(samples, Mapping):
         given = list(samples.items())
@@ -86,7 +96,7 @@ def parts_of_batch(samples: Any, names: Sequence[str]) -> tuple[list[Converted],
 
 
 def _stacked(name: str, value: Any) -> tuple[Converted, int]:
-    """One part of all samples, with the shape of one; and of how many it is."""
+    """Returns one part of all samples, with the shape of one sample, and the number of samples."""
     if isinstance(value, (list, tuple)) and value and isinstance(value[0], (bytes, bytearray, memoryview)):
         try:
             views = [_as_bytes(one) for one in value]

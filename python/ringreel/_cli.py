@@ -1,4 +1,4 @@
-"""The command `ringreel`."""
+"""The command ``ringreel``."""
 
 import signal
 import sys
@@ -7,7 +7,7 @@ from ringreel._ringreel import run_command
 
 
 def main() -> int:
-    """Runs the command with this process's arguments. Returns its exit status."""
+    """Runs the command with this process's arguments, and returns its exit status."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # the command handles its signals itself
     return run_command(["ringreel", *sys.argv[1:]])
 

@@ -1,4 +1,4 @@
-"""What a user writes as parts of the ring: name, element type, shape, and little-endian bytes in row-major order."""
+"""A user's sample as parts of the ring: name, element type, shape, and little-endian row-major bytes."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -14,10 +14,13 @@ Converted = tuple[str, str, int, tuple[int, ...], Any]
 
 
 def split_pair(sample: Any, meta: Any) -> tuple[Any, dict[str, Any]]:
-    """The parts and the meta of what was given to `write`.
+    """Returns the parts and the meta of an argument of ``write``.
 
-    `sample` is a pair ``(sample, meta)`` exactly when it is a tuple of two whose second element is a dict and whose
-    first is a tuple, a list or a dict. No two parts look like that, since a dict is no part.
+    ``sample`` is a pair ``(sample, meta)`` if it is a tuple of two whose second element is a dict and
+    whose first is a tuple, a list or a dict. Two parts never match this, since a dict is not a part.
+
+    Raises:
+        SampleError: Meta was given twice, or is not a dict.
     """
     if isinstance(sample, tuple) and len(sample) == 2 and isinstance(sample[1], dict):
         if isinstance(sample[0], (tuple, list, dict)):
@@ -32,9 +35,10 @@ def split_pair(sample: Any, meta: Any) -> tuple[Any, dict[str, Any]]:
 
 
 def parts_of(sample: Any, names: Sequence[str]) -> list[Converted]:
-    """The parts of `sample` for a ring whose SAMPLE is `names`.
+    """Returns the parts of ``sample`` for a ring whose ``SAMPLE`` is ``names``.
 
-    Raises `SampleError`, which names the part, for anything that does not fit.
+    Raises:
+        SampleError: The sample does not match. The message names the part.
     """
     if isinstance(sample, Mapping):
         return [convert(name, value) for name, value in sample.items()]
@@ -47,7 +51,11 @@ def parts_of(sample: Any, names: Sequence[str]) -> list[Converted]:
 
 
 def convert(name: str, value: Any) -> Converted:
-    """One part: bytes as they are, a torch tensor, or whatever `np.asarray` takes. Copied only where it must be."""
+    """Converts one part: bytes, a torch tensor, or what ``np.asarray`` accepts. Copies only if necessary.
+
+    Raises:
+        SampleError: The part cannot be stored.
+    """
     if not isinstance(name, str):
         raise SampleError(f"the name of a part is text; {name!r} was given")
     if isinstance(value, (bytes, bytearray, memoryview)):
@@ -104,7 +112,7 @@ def _from_torch(torch: Any, name: str, tensor: Any) -> tuple[np.ndarray[Any, Any
 
 
 def _bytes_of(array: np.ndarray[Any, Any]) -> Any:
-    """The elements' bytes: little-endian, row-major; a view wherever the array is so already."""
+    """Returns the elements' bytes, little-endian and row-major: a view if the array already is."""
     if array.size == 0 or array.dtype.itemsize == 0:
         return b""
     if not _dtypes.is_bfloat16(array.dtype):

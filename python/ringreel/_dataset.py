@@ -18,14 +18,23 @@ _TRIES = 10
 
 
 class Dataset:
-    """The samples of one generation of a ring, as a sequence: `len(ds)`, `ds[i]`, `ds[-1]`, `ds[2:10]` (a list).
+    """The samples of one generation of a ring, as a sequence, made by ``Ring.dataset``.
 
-    Made by `Ring.dataset`. It opens the ring when it is first used, waits then for the ring's first generation, and
-    stays with the newest generation of that moment (or with the one that was asked for, while that is there) until
-    `refresh` is called, or until that generation is reclaimed: then it goes on with the newest one by itself.
+    ``ds[i]`` and ``ds[-1]`` are samples, ``ds[2:10]`` is a list of samples.
 
-    It may be used by several threads, pickled (configuration and number of the generation), and used on in a forked
-    child; each process opens the ring for itself.
+    The dataset opens the ring when it is first used, and then waits for the ring's first generation. It
+    reads the newest generation of that moment (or the requested one, if it exists) until ``refresh`` is
+    called. If its generation is reclaimed before that, it continues with the newest one.
+
+    It can be used by several threads, pickled (configuration and number of the generation), and used in
+    a forked child. Each process opens the ring separately.
+
+    Example:
+        >>> dataset = ringreel.Ring("config.yaml").dataset()
+        >>> len(dataset), int(dataset[-1]["label"])
+        (4, 3)
+        >>> [int(sample["label"]) for sample in dataset[1:3]]
+        [1, 2]
     """
 
     def __init__(
@@ -52,11 +61,11 @@ class Dataset:
 
     @property
     def generation(self) -> int:
-        """The number of the generation that is read."""
+        """Number of the generation that is read."""
         return self._open()[1].number
 
     def __len__(self) -> int:
-        """How many samples the generation holds, without those that are held out (see `Ring.validation`)."""
+        """Returns the number of samples in the generation, without those of ``Ring.validation``."""
         return len(self._open()[1])
 
     @overload
@@ -66,17 +75,27 @@ class Dataset:
     def __getitem__(self, index: slice) -> list[Sample]: ...
 
     def __getitem__(self, index: Any) -> Any:
-        """The sample at `index` (an integer, NumPy's too; from the end when negative), or a list for a slice.
+        """Returns the sample at an index, or a list of samples for a slice.
 
-        Raises IndexError when there is no such sample; `DamagedSampleError` when it cannot be read; `ReclaimedError`
-        when its generation is gone and there is no newer one; `RingTimeoutError` when nothing came in time.
+        Args:
+            index (int | slice): Position of the sample; negative positions count from the end. NumPy's
+                integers are accepted.
+
+        Raises:
+            IndexError: The generation has no such sample.
+            DamagedSampleError: The sample cannot be read.
+            ReclaimedError: The generation was reclaimed, and no newer one exists.
+            RingTimeoutError: No generation appeared within ``timeout`` seconds.
         """
         if isinstance(index, slice):
             return [self._at(i) for i in range(*index.indices(len(self)))]
         return self._at(operator.index(index))
 
     def __iter__(self) -> Iterator[Sample]:
-        """The samples in order. It ends early when it had to move on to a generation that is shorter."""
+        """Yields the samples in order.
+
+        Ends early if the dataset had to continue with a generation that is shorter.
+        """
         for i in range(len(self)):
             try:
                 yield self._at(i)
@@ -84,37 +103,71 @@ class Dataset:
                 return
 
     def batch(self, indices: Any) -> Batch:
-        """The samples at `indices`, stacked part by part: much faster than one by one, where they are small.
+        """Returns the samples at ``indices``, stacked part by part.
 
-        Parameters
-        ----------
-        indices : a slice, a range, or a sequence of integers (an array too), from the end when negative; the order
-            is kept.
+        For small samples this is much faster than one index at a time.
 
-        Raises what `ds[i]` does; SampleError where samples of several shapes or element types cannot be stacked (bytes
-        of several lengths can).
+        Args:
+            indices (slice | range | Sequence[int]): Positions of the samples, in the order of the batch;
+                negative positions count from the end. An integer array is accepted.
+
+        Returns:
+            Batch: The stacked parts by name.
+
+        Raises:
+            SampleError: The samples have different shapes or element types. (Parts of bytes may have
+                different lengths.)
+            IndexError: The generation has no such sample.
+            DamagedSampleError: A sample cannot be read.
+            ReclaimedError: The generation was reclaimed, and no newer one exists.
+            RingTimeoutError: No generation appeared within ``timeout`` seconds.
+
+        Example:
+            >>> batch = ringreel.Ring("config.yaml").dataset().batch([3, 0, 1])
+            >>> batch["label"], batch["data"].shape
+            (array([3, 0, 1]), (3, 2, 3))
         """
         chosen = indices if isinstance(indices, (slice, range)) else list(indices)
         return self._follow(lambda reader, generation: Batch(*reader.batch(generation, _chosen(chosen, generation))))
 
     @property
     def missing(self) -> list[int]:
-        """Generations that KEEP covers and that were missing when this process was to read them: the directory or
-        the manifest is gone, which no role of the ring removes so early.
+        """Generations that ``KEEP`` covers and whose directory or manifest was missing.
 
-        The dataset goes on with the newest generation. It logs an error for each that is missing.
+        No role of the ring removes a generation that early. The dataset continues with the newest
+        generation, and logs an error for each missing one. Each process counts separately.
+
+        Example:
+            >>> ringreel.Ring("config.yaml").dataset().missing
+            []
         """
         return [] if self._reader is None or self._pid != os.getpid() else self._reader.missing
 
     def refresh(self) -> bool:
-        """Goes on with the newest generation. Whether that is another one."""
+        """Switches to the newest generation.
+
+        Returns:
+            bool: Whether the generation changed.
+
+        Raises:
+            RingTimeoutError: No generation appeared within ``timeout`` seconds.
+
+        Example:
+            >>> dataset = ringreel.Ring("config.yaml").dataset()
+            >>> dataset.generation
+            1
+            >>> samples = [(np.zeros((2, 3), np.float32), 9)] * 4
+            >>> summary = ringreel.run_generator(samples, "config.yaml", promote=True)
+            >>> dataset.refresh(), dataset.generation
+            (True, 2)
+        """
         reader, before = self._open()
         newest = reader.newest()
         self._current = newest
         return newest.number != before.number
 
     def _advance(self, at_least: int) -> None:
-        """To the newest generation, if it holds that many samples."""
+        """Switches to the newest generation if it has at least ``at_least`` samples."""
         reader, before = self._open()
         newest = reader.newest()
         if newest.number != before.number and len(newest) >= at_least:
@@ -127,7 +180,7 @@ class Dataset:
         return self._follow(read, follow)
 
     def _follow(self, read: Callable[[Reader, Generation], _Read], follow: bool = True) -> _Read:
-        """What `read` makes of the generation that is read; of the next one where that is reclaimed meanwhile."""
+        """Returns ``read`` of the current generation, or of the newest one if that was reclaimed."""
         for _ in range(_TRIES):
             reader, generation = self._open()
             try:
@@ -149,7 +202,7 @@ class Dataset:
         return newest.number != gone.number
 
     def _open(self) -> tuple[Reader, Generation]:
-        """The reader and the generation of this process."""
+        """Returns the reader and the generation of this process."""
         if self._pid != os.getpid() or self._reader is None or self._current is None:
             wanted = self._current.number if self._current is not None else self._wanted
             reader = Reader.open(self._config, self._timeout, Waiting(), self._own)
@@ -168,7 +221,7 @@ def _place(index: int, generation: Generation) -> int:
 
 
 def _chosen(indices: Any, generation: Generation) -> tuple[int, int] | list[int]:
-    """As the reader takes them: first and end of those in a row, or a list."""
+    """Returns ``indices`` in the reader's form: start and end of a contiguous range, or a list."""
     if isinstance(indices, slice):
         indices = range(*indices.indices(len(generation)))
     if isinstance(indices, range) and indices.step == 1 and len(indices) > 0:

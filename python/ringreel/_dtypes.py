@@ -1,8 +1,8 @@
-"""NumPy's element types and the ring's names for them, both ways.
+"""NumPy's element types and the ring's names for them, in both directions.
 
-The ring stores little-endian elements. Plain types have short names ("f32"); every other fixed-size NumPy type is
-``numpy:`` and its description: `dtype.str`, or for structured types the literal of `dtype.descr`. A description is read
-as a literal and never evaluated.
+The ring stores little-endian elements. Plain types have short names ("f32"). Every other fixed-size
+NumPy type is ``numpy:`` and its description: ``dtype.str``, or, for structured types, the literal of
+``dtype.descr``. A description is parsed as a literal and never evaluated.
 """
 
 import ast
@@ -42,10 +42,11 @@ class UnsupportedDType(Exception):
 
 @functools.lru_cache(maxsize=1024)
 def name_of(dtype: np.dtype[Any]) -> str:
-    """The ring's name for the elements of `dtype`, which are stored little-endian.
+    """Returns the ring's name for the elements of ``dtype``, which are stored little-endian.
 
-    Raises `UnsupportedDType` for objects, for text of variable length, for types that another package added to NumPy
-    (but bfloat16), and for structured types whose fields overlap or are out of order.
+    Raises:
+        UnsupportedDType: Objects, text of variable length, types that another package added to NumPy
+            (except bfloat16), and structured types whose fields overlap or are out of order.
     """
     _refuse(dtype)
     if is_bfloat16(dtype):
@@ -86,16 +87,19 @@ def _refuse(dtype: np.dtype[Any]) -> None:
 
 
 def is_bfloat16(dtype: np.dtype[Any]) -> bool:
-    """Whether `dtype` is bfloat16, which packages (ml_dtypes) add to NumPy."""
+    """Returns whether ``dtype`` is bfloat16, which packages such as ml_dtypes add to NumPy."""
     return dtype.isbuiltin == 2 and dtype.name == "bfloat16"
 
 
 @functools.lru_cache(maxsize=1024)
 def dtype_of(name: str) -> np.dtype[Any]:
-    """The NumPy type for a ring's name. bytes: uint8; bf16: ml_dtypes.bfloat16 where ml_dtypes is installed, else
-    uint16, the bits.
+    """Returns the NumPy type for a ring's name.
 
-    Raises `RingreelError` for a name that this version, or this NumPy, gives no meaning to.
+    The type of "bytes" is uint8. The type of "bf16" is ``ml_dtypes.bfloat16`` if ml_dtypes is installed,
+    and otherwise uint16, the bits.
+
+    Raises:
+        RingreelError: This version of ringreel, or of NumPy, does not support the name.
     """
     if name == BYTES:
         return np.dtype(np.uint8)
@@ -121,7 +125,7 @@ def _bfloat16() -> np.dtype[Any]:
 
 
 def _dtype_from(text: str) -> np.dtype[Any]:
-    """The type that a description means. A description comes from a file: it is a literal, or nothing."""
+    """Parses a description. It is read from a file, so it is parsed as a literal only."""
     structured = text.startswith("[")
     dtype = np.dtype(np.lib.format.descr_to_dtype(ast.literal_eval(text)) if structured else text)
     if dtype.hasobject or dtype.subdtype is not None:

@@ -1,4 +1,4 @@
-"""What a launcher (torchrun, srun, mpirun) says of this process in its environment."""
+"""What a launcher (torchrun, srun, mpirun) sets in the environment of this process."""
 
 import hashlib
 import os
@@ -14,9 +14,10 @@ _RANKS = [
 
 
 def rank_and_world() -> tuple[int, int]:
-    """The rank of this process and the number of ranks; (0, 1) where nothing says so.
+    """Returns the rank of this process and the number of ranks, or (0, 1) if no launcher set them.
 
-    Raises ValueError for numbers that are none.
+    Raises:
+        ValueError: A variable is not a number.
     """
     for rank, world in _RANKS:
         found = os.environ.get(rank), os.environ.get(world)
@@ -30,10 +31,16 @@ def rank_and_world() -> tuple[int, int]:
 
 
 def run_name(world_size: int, addition: str | None = None) -> str | None:
-    """The name of the run that this process takes part in: its job's, by TORCHELASTIC_RUN_ID or SLURM_JOB_ID, with the
-    step and the number of the restart where there are such. None where nothing says so.
+    """Returns the name of the run of this process's job, or None if the environment names no job.
 
-    Where there is one rank only, no other rank has to find the name, and it gets an `addition` that no other run has.
+    The name is ``TORCHELASTIC_RUN_ID`` or ``SLURM_JOB_ID``, with the number of the step and of the
+    restart if they are set.
+
+    Args:
+        world_size (int): Number of ranks. A single rank need not share the name with another one, so its
+            name ends with ``addition``, which makes it unique.
+        addition (str | None): The unique part of the name of a single rank. None (the default) draws a
+            random one.
     """
     job = os.environ.get("TORCHELASTIC_RUN_ID", "none")
     if job not in ("", "none"):  # torchrun's default

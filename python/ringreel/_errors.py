@@ -1,36 +1,81 @@
-"""The exceptions. Each says what happened, to which path, and what to do; each can be pickled.
+"""The exceptions. Each says what happened, to which path, and what to do, and can be pickled.
 
-What the filesystem refuses is an `OSError` of the fitting subclass, with `errno` and `filename`; a position that is not
-there is an `IndexError`. Everything else is a `RingreelError`, and a built-in exception too where one fits.
+An error of the filesystem is an ``OSError`` of the matching subclass, with ``errno`` and
+``filename``. A position that does not exist is an ``IndexError``. Every other error is a
+``RingreelError``, and also a built-in exception if one matches.
 """
 
 
 class RingreelError(RuntimeError):
-    """Something went wrong with a ring. The base of this package's exceptions."""
+    """An error of a ring: the base class of this package's exceptions.
+
+    Example:
+        >>> try:
+        ...     ringreel.Ring("missing.yaml").status()
+        ... except ringreel.RingreelError as error:
+        ...     print(type(error).__name__)
+        ConfigError
+    """
 
 
 class ConfigError(RingreelError, ValueError):
-    """The configuration cannot be used. The message names the key and, in a file, the line."""
+    """A configuration that cannot be used. The message names the key and, in a file, the line.
+
+    Example:
+        >>> ringreel.Ring({"DBNAME": "demo", "SWAP_CAP": 0})
+        Traceback (most recent call last):
+            ...
+        ringreel.ConfigError: ...SWAP_CAP...
+    """
 
 
 class RingNotFoundError(RingreelError):
-    """There is no ring where one is expected: no generator or manager has started yet, or RING or DBNAME is wrong."""
+    """No ring exists where one is expected.
+
+    No generator or manager has started yet, or ``RING`` or ``DBNAME`` is wrong.
+
+    Example:
+        >>> try:
+        ...     ringreel.Ring({"DBNAME": "other", "SWAP_CAP": 4, "SAMPLE": ["data"]}).status()
+        ... except ringreel.RingNotFoundError:
+        ...     print("start a generator first")
+        start a generator first
+    """
 
 
 class RingMismatchError(RingreelError):
-    """The ring that is there is another one than the configuration describes. The message names what differs."""
+    """The ring does not match the configuration. The message names the difference.
+
+    Example:
+        >>> ringreel.Ring({"DBNAME": "demo", "SWAP_CAP": 5, "SAMPLE": ["data", "label"]}).status()
+        Traceback (most recent call last):
+            ...
+        ringreel.RingMismatchError: ...SWAP_CAP...
+    """
 
 
 class DamagedSampleError(RingreelError):
-    """A sample that its generation's manifest lists cannot be read: its file is missing, cut short, or changed.
+    """A sample that its generation's manifest lists cannot be read.
 
-    Attributes
-    ----------
-    generation, position : int, where it stands.
-    sample_id : str
-    path : str, the segment's file.
+    Its segment's file is missing, truncated or changed.
 
-    All are None in an instance that was made by hand.
+    Attributes:
+        generation (int | None): Number of the generation.
+        position (int | None): Position of the sample in the generation, from 0.
+        sample_id (str | None): Id of the sample.
+        path (str | None): Path of the segment's file.
+
+    All are None in an instance that was constructed by a caller.
+
+    Example:
+        >>> import pathlib
+        >>> segment = min(pathlib.Path("demo.ring").glob("read.*/*.rec"))
+        >>> size = segment.write_bytes(b"")                     # what a failing disk may do
+        >>> try:
+        ...     ringreel.Ring("config.yaml").dataset()[0]
+        ... except ringreel.DamagedSampleError as error:
+        ...     print(error.generation, error.position, error.path == str(segment.absolute()))
+        1 0 True
     """
 
     generation: int | None = None
@@ -40,39 +85,93 @@ class DamagedSampleError(RingreelError):
 
 
 class ReclaimedError(RingreelError):
-    """A generation was reclaimed while it was read: go on with the newest one."""
+    """A generation was reclaimed while it was read. Continue with the newest one.
+
+    Example:
+        >>> from ringreel.grain import RingSource
+        >>> source = RingSource("config.yaml")
+        >>> try:
+        ...     item = source[0]
+        ... except ringreel.ReclaimedError:
+        ...     source = RingSource("config.yaml")              # the newest generation
+    """
 
 
 class CoordinationUnavailableError(RingreelError, ConnectionError):
-    """The server that keeps the index is not there, or does not answer. The message says where, and what to look at.
+    """The server that keeps the index cannot be reached. The message says where it is, and what to check.
 
-    It is raised where a generator or a manager starts. Whoever runs already goes on without the index, and whoever
-    reads needs none.
+    Raised when a generator or a manager starts. A running one continues without the index, and a reader
+    does not need it.
+
+    Example:
+        >>> try:
+        ...     summary = ringreel.run_generator([(np.zeros(3), 0)], "config.yaml")
+        ... except ringreel.CoordinationUnavailableError as error:
+        ...     print(f"start the server, or set INDEX: files: {error}")
     """
 
 
 class CoordinationDeniedError(RingreelError, PermissionError):
-    """The server that keeps the index is there and will not serve us: a wrong user or password, no rights on the
-    database, or TLS on one side only. Trying again does not help; the message says what to change.
+    """The server that keeps the index refuses this process.
+
+    The user or the password is wrong, the user has no rights on the database, or only one side uses TLS.
+    Retrying does not help; the message says what to change.
+
+    Example:
+        >>> try:
+        ...     summary = ringreel.run_generator([(np.zeros(3), 0)], "config.yaml")
+        ... except ringreel.CoordinationDeniedError as error:
+        ...     print(f"check the user in MONGOURI: {error}")
     """
 
 
 class StaleError(RingreelError):
-    """Nothing new comes, and the configuration says ON_STALE: stop. The message says what was read how often, who
-    generates, and why generators failed.
+    r"""No new samples arrive, and the configuration sets ``ON_STALE: stop``.
+
+    The message says what was read how often, which generators are alive, and why generators failed.
+
+    Example:
+        >>> import pathlib
+        >>> config = pathlib.Path("config.yaml").read_text() + "REUSE: {max: 1}\nON_STALE: stop\n"
+        >>> size = pathlib.Path("once.yaml").write_text(config)
+        >>> stream = ringreel.Ring("once.yaml").stream(run="a")
+        >>> try:
+        ...     for step, sample in enumerate(stream, 1):
+        ...         pass
+        ... except ringreel.StaleError:
+        ...     print(f"no fresh samples after step {step}")
+        no fresh samples after step 4
     """
 
 
 class SampleError(RingreelError, ValueError):
-    """What was given does not fit the ring. The message names the part; the ring is as it was before."""
+    """A sample, or the state of a stream, does not match the ring.
+
+    The message names the part. Nothing was written.
+
+    Example:
+        >>> with ringreel.Ring("config.yaml").generator() as generator:
+        ...     generator.write((np.zeros(3),))
+        Traceback (most recent call last):
+            ...
+        ringreel.SampleError: a sample has 2 parts, SAMPLE is [data, label]; 1 were given
+    """
 
 
 class RingTimeoutError(RingreelError, TimeoutError):
-    """What was waited for did not come in time. The message says what it was, and how far it is."""
+    """A wait ended without a result within ``timeout``. The message says for what, and how far it is.
+
+    Example:
+        >>> ring = ringreel.Ring({"DBNAME": "empty", "SWAP_CAP": 4, "SAMPLE": ["data"]})
+        >>> len(ring.dataset(timeout=0.1))
+        Traceback (most recent call last):
+            ...
+        ringreel.RingTimeoutError: ...
+    """
 
 
 class StoppedError(RingreelError):
-    """A wait was given up because it was asked to. Never leaves this package."""
+    """A wait ended because its ``stop`` function requested it. Never leaves this package."""
 
 
 # In messages and tracebacks they are called what users call them.

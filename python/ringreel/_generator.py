@@ -1,4 +1,4 @@
-"""Putting samples into a ring."""
+"""Generators: writing samples into a ring."""
 
 import dataclasses
 import traceback
@@ -13,21 +13,26 @@ from ringreel._convert import parts_of, split_pair
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
-    """What a generator did.
+    """Counts of what a generator did.
 
-    Attributes
-    ----------
-    finished : samples that are sealed and safe.
-    delivered : of those, samples that a manifest lists, as far as was seen.
-    waiting : of those, samples that no manifest lists yet: in the generation that fills, or left for the manager.
-    bytes : of the segments' files.
-    waited_seconds : time spent waiting for room in the ring or on the disk.
-    swaps : promotions done by this generator.
-    quarantined : of the finished samples, those that were found damaged before a manifest listed
-        them. They are in the ring's quarantine directory, and not delivered.
-    discarded : samples that were written and never finished, because the disk failed when their file
-        was to be completed. No id of them was returned.
-    interrupted : whether a signal or `stop` ended it.
+    Attributes:
+        finished (int): Samples whose segments are sealed.
+        delivered (int): Finished samples that a manifest lists, as far as the generator has seen.
+        waiting (int): Finished samples that no manifest lists yet: in the generation that fills, or in
+            the staging directory for the manager.
+        bytes (int): Size of the segment files, in bytes.
+        waited_seconds (float): Seconds spent waiting for room in the ring or on the disk.
+        swaps (int): Generations that this generator promoted.
+        quarantined (int): Finished samples that were found damaged before a manifest listed them. They
+            are in the ring's quarantine directory and are not delivered. Default 0.
+        discarded (int): Samples that were written but never finished, because the disk failed when
+            their segment was sealed. Their ids were not returned. Default 0.
+        interrupted (bool): Whether a signal or ``stop`` ended the generator. Default False.
+
+    Example:
+        >>> summary = ringreel.run_generator([(np.zeros(3), 0)], "config.yaml")
+        >>> summary.finished, summary.delivered, summary.waiting    # SWAP_CAP is 4
+        (1, 0, 1)
     """
 
     finished: int
@@ -42,17 +47,25 @@ class Summary:
 
 
 class Generator:
-    """A generator in a ring, made by `Ring.generator`.
+    """A generator of a ring, opened by ``Ring.generator``.
 
-    A context manager: leaving it finishes. After an exception it waits for nothing: sealed samples
-    that have no place in a generation yet stay in the ring's staging directory, and the manager
-    brings them in. What is written survives the end of this process once `write` or `flush` has
-    returned its id. Of use to one process only: in a forked child, open another one.
+    It is a context manager: leaving the ``with`` block finishes the generator. After an exception it
+    finishes without waiting: sealed samples that have no place in a generation yet stay in the ring's
+    staging directory, and the manager commits them. A sample survives the end of this process once
+    ``write`` or ``flush`` has returned its id. A generator belongs to one process; in a forked child,
+    open another one.
 
-    A signal handler or another thread may read `summary` and `written` while another call waits:
-    both answer at once, as of the last call that returned. A signal handler may also call `finish`.
-    `write`, `write_batch` and `flush` from a signal handler that interrupted a call of the same
-    generator raise `RingreelError`; from another thread they wait for their turn.
+    A signal handler or another thread may read ``summary`` and ``written`` while another call waits.
+    Both return at once, as of the last completed call. A signal handler may also call ``finish``.
+    ``write``, ``write_batch`` and ``flush`` raise ``RingreelError`` in a signal handler that interrupted
+    a call of the same generator; in another thread they wait for that call to return.
+
+    Example:
+        >>> with ringreel.Ring("config.yaml").generator() as generator:
+        ...     for n in range(4):
+        ...         ids = generator.write((np.full((2, 3), n, np.float32), n), {"age": 30 + n})
+        >>> generator.summary.finished
+        4
     """
 
     def __init__(self, config: _ringreel.Config) -> None:
@@ -65,50 +78,80 @@ class Generator:
 
     @property
     def names(self) -> list[str]:
-        """Names of the parts, in order: the ring's SAMPLE."""
+        """The names of a sample's parts, in order: the ring's ``SAMPLE``.
+
+        Example:
+            >>> with ringreel.Ring("config.yaml").generator() as generator:
+            ...     generator.names
+            ['data', 'label']
+        """
         return self._generator.names
 
     @property
     def summary(self) -> Summary:
-        """Counts up to the end of the last call. What the generator's thread has done since then
-        (samples delivered, generations promoted) appears after the next call."""
+        """The counts as of the last completed call.
+
+        Work that the generator's thread has done since (samples delivered, generations promoted) is counted
+        after the next call.
+        """
         return Summary(**self._generator.summary())
 
     @property
     def written(self) -> int:
-        """Samples that were put in until the last call returned, finished or not; those that were
-        lost with their segment are not counted."""
+        """Number of samples written as of the last completed call, finished or not.
+
+        Samples that were lost with their segment are not counted.
+
+        Example:
+            >>> with ringreel.Ring("config.yaml").generator() as generator:
+            ...     ids = generator.write((np.zeros(3), 0))
+            ...     generator.written
+            1
+        """
         return self._generator.written
 
     def write(self, sample: Any, meta: dict[str, Any] | None = None) -> list[str]:
-        """Puts one sample in. Waits while the ring or the disk is full.
+        """Writes one sample. Blocks while the ring or the disk is full.
 
-        Parameters
-        ----------
-        sample : a tuple or a list of parts in the order of SAMPLE; a dict of parts by name; or a pair
-            ``(sample, meta)``. It is such a pair exactly when it is a tuple of two whose second element is a dict and
-            whose first is a tuple, a list or a dict.
+        No other thread may change the parts until the call returns.
 
-            A part is anything that `np.asarray` takes, of any shape and any element type that NumPy itself has but
-            objects and text of variable length; a torch tensor; or bytes, bytearray or a memoryview, which come back
-            as bytes. Big-endian elements come back in native order, equal in value; everything else comes back bit
-            for bit.
-        meta : dict with text keys; values are None, bool, int (of 64 bits and a sign), float, str, bytes, lists,
-            tuples and dicts of these, NumPy scalars, and arrays of numbers, which come back as lists.
+        Args:
+            sample (tuple | list | Mapping): The parts in the order of ``SAMPLE``, or a dict of parts by
+                name, or a pair ``(sample, meta)``. A pair is a tuple of two whose second element is a dict
+                and whose first is a tuple, a list or a dict.
 
-        No other thread may change the parts until it returns.
+                A part is one of:
 
-        Returns
-        -------
-        list of str: ids of the samples that were finished since the call before. With SEGMENT_SAMPLES 1 this one;
-        else none until a file is complete, and then all of its samples. With ``SEGMENT_SAMPLES: auto`` a thread
-        completes a file when its first sample is SEGMENT_SECONDS old; the next call returns the ids. A file that
-        the disk fails to complete is logged and thrown away; `Summary.discarded` counts its samples.
+                - anything that ``np.asarray`` accepts, of any shape and of any element type of NumPy itself
+                  except objects and text of variable length. Big-endian elements are read back in native
+                  order with equal values; all others are read back bit for bit;
+                - a torch tensor;
+                - bytes, a bytearray or a memoryview, which are read back as bytes.
+            meta (dict | None): A dict with text keys. Values are None, bool, int (from -2**64 to
+                2**64 - 1), float, str, bytes, lists, tuples and dicts of these, NumPy scalars, and arrays
+                of numbers, which are read back as lists. None (the default) is an empty dict.
 
-        Raises
-        ------
-        SampleError : the sample does not fit; the message names the part, and the ring is as it was before.
-        OSError : what the filesystem says, and waiting does not mend.
+        Returns:
+            list[str]: Ids of the samples that were finished since the previous call. With
+            ``SEGMENT_SAMPLES: 1`` this is the id of the sample. Otherwise the list is empty until a segment
+            is complete, and then holds the ids of all its samples. With ``SEGMENT_SAMPLES: auto`` a thread
+            completes a segment when its first sample is ``SEGMENT_SECONDS`` old, and the next call returns
+            the ids. A segment that cannot be completed because the disk fails is logged and discarded;
+            ``Summary.discarded`` counts its samples.
+
+        Raises:
+            SampleError: The sample does not match the ring. The message names the part. Nothing was
+                written.
+            OSError: The filesystem reports an error that waiting does not resolve.
+
+        Example:
+            >>> generator = ringreel.Ring("config.yaml").generator()
+            >>> ids = generator.write((np.zeros((2, 3), np.float32), 7))
+            >>> ids += generator.write({"data": b"raw bytes", "label": 8}, {"source": "scanner 2"})
+            >>> ids += generator.flush()
+            >>> len(ids)
+            2
+            >>> summary = generator.finish()
         """
         return self._write(sample, meta, None)
 
@@ -117,44 +160,82 @@ class Generator:
         return self._generator.write(parts_of(sample, self._generator.names), meta, stop)
 
     def write_batch(self, samples: Any) -> Sequence[str]:
-        """Puts many samples of the same shapes in: much faster than one `write` for each, where they are small.
+        """Writes many samples of the same shapes.
 
-        Parameters
-        ----------
-        samples : a dict of parts by name, or a tuple of them in the order of SAMPLE. A part is an array (or what
-            `np.asarray` takes, or a torch tensor) whose first axis counts the samples; or a list of as many bytes
-            objects of one length. They have no meta.
+        For small samples this is much faster than one ``write`` per sample. No other thread may change
+        the parts until the call returns. The samples have no meta.
 
-        No other thread may change the parts until it returns.
+        Args:
+            samples (tuple | list | Mapping): The parts in the order of ``SAMPLE``, or a dict of parts by
+                name. A part is an array of shape ``(n, ...)`` (or what ``np.asarray`` accepts, or a torch
+                tensor) whose first axis counts the samples, or a list of ``n`` bytes objects of equal
+                length.
 
-        Returns
-        -------
-        sequence of str: ids of the samples that are finished now, as from `write`.
+        Returns:
+            Sequence[str]: Ids of the samples that were finished since the previous call, as from ``write``.
 
-        Raises
-        ------
-        SampleError : the samples do not fit; the message names the part, and nothing was written.
-        OSError : what the filesystem says, and waiting does not mend. The first samples of the batch are in, as many as
-            `written` has grown by; the next call returns the ids of those that are finished.
+        Raises:
+            SampleError: The samples do not match the ring. The message names the part. Nothing was written.
+            OSError: The filesystem reports an error that waiting does not resolve. The first samples of the
+                batch are written: as many as ``written`` has grown by. The next call returns the ids of
+                those that are finished.
+
+        Example:
+            >>> with ringreel.Ring("config.yaml").generator() as generator:
+            ...     ids = generator.write_batch((np.zeros((100, 2, 3), np.float32), np.arange(100)))
+            >>> generator.summary.finished
+            100
         """
         parts, count = parts_of_batch(samples, self._generator.names)
         return self._generator.write_batch(parts, count, None)
 
     def flush(self) -> list[str]:
-        """Seals and commits what was written so far. Returns the ids of the samples that are finished now."""
+        """Seals and commits everything that was written so far.
+
+        Returns:
+            list[str]: Ids of the samples that were finished since the previous call.
+
+        Raises:
+            OSError: The filesystem reports an error that waiting does not resolve.
+
+        Example:
+            >>> with ringreel.Ring("config.yaml").generator() as generator:
+            ...     ids = generator.write((np.zeros(3), 0))
+            ...     ids += generator.flush()
+            ...     len(ids)
+            1
+        """
         return self._generator.flush()
 
     def finish(self, promote: bool = False) -> Summary:
-        """Seals, commits, and leaves the ring. With `promote`, waits until everything written can be read, by
-        promoting a generation that is not full. Raises `RingMismatchError` if the ring was removed meanwhile.
-        `flush`, called before, returns the ids of the last samples.
+        """Seals and commits everything that was written, and leaves the ring.
 
-        Called again, it returns the same summary. After it, nothing can be written.
+        ``flush``, called before, returns the ids of the last samples. Nothing can be written afterwards. A
+        second call returns the same summary.
 
-        In a signal handler that interrupted a call of this generator, it returns the summary so far
-        and asks that call to finish: the call ends without waiting any longer, and the generator
-        finishes as after an exception. A `write` whose sample has found no room raises
-        `RingreelError` then.
+        In a signal handler that interrupted a call of this generator, ``finish`` returns the summary so far
+        and requests that the interrupted call finish: it ends without waiting any longer, and the generator
+        finishes as after an exception. A ``write`` whose sample found no room then raises
+        ``RingreelError``.
+
+        Args:
+            promote (bool): Whether to wait until everything written is readable, by promoting a generation
+                that is not full. Default False.
+
+        Returns:
+            Summary: The counts of this generator.
+
+        Raises:
+            RingMismatchError: The ring was removed meanwhile.
+            OSError: The filesystem reports an error that waiting does not resolve.
+
+        Example:
+            >>> generator = ringreel.Ring("config.yaml").generator()
+            >>> ids = generator.write((np.zeros((2, 3), np.float32), 7))
+            >>> generator.finish(promote=True).delivered
+            1
+            >>> len(ringreel.Ring("config.yaml").dataset())         # the newest generation: the one sample
+            1
         """
         return self._finish(promote, None)
 
@@ -164,7 +245,10 @@ class Generator:
         return Summary(**summary)
 
     def _failed(self, error: BaseException) -> None:
-        """Remembers, for the others, what ended this generator. Who was asked to end has not failed."""
+        """Records, for the ring's other processes, the error that ended this generator.
+
+        A generator that was stopped on request has not failed.
+        """
         if isinstance(error, KeyboardInterrupt) or (isinstance(error, SystemExit) and not error.code):
             return
         self._generator.failed("".join(traceback.format_exception_only(error)).strip())

@@ -1,6 +1,7 @@
-"""Images in the formats of files, as `ringreel.recordio` packs them: by OpenCV where it is installed, else by Pillow.
+"""Images in file formats, as ``ringreel.recordio`` packs them: by OpenCV if installed, or by Pillow.
 
-An array is as OpenCV has it: rows, columns and, but for grey, channels in the order blue, green, red, alpha.
+Arrays have OpenCV's layout: rows, columns and, except for grey images, channels in the order blue,
+green, red, alpha.
 """
 
 import functools
@@ -18,7 +19,7 @@ _INSTALL = "install OpenCV (pip install opencv-python-headless)"
 
 
 def decode(data: bytes, iscolor: int) -> np.ndarray[Any, Any] | None:
-    """The image in `data`; None where there is none. See `ringreel.recordio.unpack_img`."""
+    """Returns the image in ``data``, or None if it is not one. See ``ringreel.recordio.unpack_img``."""
     cv2 = _opencv()
     if cv2 is None:
         return _decode_by_pillow(data, iscolor)
@@ -26,7 +27,7 @@ def decode(data: bytes, iscolor: int) -> np.ndarray[Any, Any] | None:
 
 
 def encode(img: Any, quality: int, img_fmt: str) -> bytes:
-    """The file of an image. See `ringreel.recordio.pack_img`."""
+    """Returns the file of an image. See ``ringreel.recordio.pack_img``."""
     cv2 = _opencv()
     if cv2 is None:
         return _encode_by_pillow(np.asarray(img), quality, img_fmt.lower())
@@ -43,7 +44,7 @@ def encode(img: Any, quality: int, img_fmt: str) -> bytes:
 
 @functools.cache
 def _opencv() -> Any:
-    """OpenCV; None where only Pillow is installed."""
+    """Returns the module cv2, or None if only Pillow is installed."""
     try:
         import cv2
 
@@ -80,7 +81,7 @@ def _decode_by_pillow(data: bytes, iscolor: int) -> np.ndarray[Any, Any] | None:
 
 
 def _as_stored(image: Any, data: bytes) -> np.ndarray[Any, Any]:
-    """All that the file has; Pillow takes away what is below the upper 8 bits of a coloured PNG with 16."""
+    """Returns everything that the file has. Pillow drops the lower 8 bits of a 16-bit colour PNG."""
     if image.format == "PNG" and data[24] == 16 and data[25] != 0:
         raise RingreelError(f"a PNG of 16 bits in colour cannot be decoded by Pillow: {_INSTALL}")
     if image.mode.startswith("I"):
@@ -92,7 +93,7 @@ def _as_stored(image: Any, data: bytes) -> np.ndarray[Any, Any]:
 
 
 def _from_rgb(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The same with red and blue changed over, from either side."""
+    """Returns the array with the channels red and blue exchanged."""
     order = [2, 1, 0, 3][: array.shape[2]]
     return np.ascontiguousarray(array[:, :, order])
 

@@ -19,56 +19,71 @@ _FORMAT = "ringreel.StreamLoader/1"
 class StreamLoader(Iterable[Any]):
     """Batches from a source that is read from its start in each epoch, and need not fit in memory.
 
-    Between the source and the batches is a buffer of `buffer_size` items. With `shuffle`, whenever it is full one of
-    its items is given, chosen at random, and the next one read into its place; when the source ends, what is left is
-    given, at random too. So each item is given exactly once an epoch, at most `buffer_size` - 1 places before its own.
-    The buffer knows nothing of batches: either may be the larger one::
+    Between the source and the batches is a buffer of ``buffer_size`` items. With ``shuffle``, whenever the
+    buffer is full, one of its items is chosen at random and yielded, and the next one is read into its
+    place. At the end of the source, the remaining items are yielded at random. So each item is yielded
+    exactly once per epoch, at most ``buffer_size - 1`` places before its own. The buffer is independent
+    of the batches: either can be the larger one.
 
-        loader = ringreel.StreamLoader("train.rec", 32, 10_000, shuffle=True, epochs=10, parse=recordio.unpack_img)
-        for batch in loader:
-            ...
+    One iteration yields the batches of ``epochs`` epochs. The next iteration continues with the following
+    epoch. If an iteration was left, or ended with an error, in the middle of an epoch, the next one
+    continues with the epoch after that: an epoch of which a batch was yielded is not repeated. The number
+    of the epoch and ``seed`` determine its order.
 
-    One iteration gives the batches of `epochs` epochs. Iterating again goes on with the epoch after those, and where an
-    iteration was left in the middle of an epoch, or ended with an error there, with the one after that: an epoch of
-    which a batch was given is not begun again. Its number, with `seed`, decides its order.
+    A loader belongs to one thread and one process. It can be pickled if its source, ``parse`` and
+    ``collate`` can; the copy is independent. It has its own random numbers: it neither uses nor changes
+    the state of ``random``, NumPy or torch.
 
-    Of use to one thread and one process. It can be pickled where its source, `parse` and `collate` can; the copy goes
-    on by itself. Random numbers are its own: it neither uses nor changes the state of `random`, NumPy or torch.
+    Args:
+        source (Any): One of:
 
-    Parameters
-    ----------
-    source : one of
+            - a path that ends with ``.rec``: the records of a RecordIO file, as bytes;
+            - another path: the lines of a text file in UTF-8, as str without line ends;
+            - a ``Ring``: in each epoch the samples of the newest generation, in order. If that is
+              reclaimed meanwhile, the rest comes from the newest generation of that moment. Waits for a
+              first generation;
+            - an iterable that can be read repeatedly (a list, a ``Dataset``, ...), or a sequence with a
+              length, such as one of torch's datasets;
+            - a callable without arguments that returns a new iterator each time. The iterator is closed
+              after its epoch if it has ``close``.
 
-        - a path that ends with ``.rec``: the records of a RecordIO file, as bytes;
-        - another path: the lines of a text file in UTF-8, as str without their ends;
-        - a `Ring`: in each epoch the samples of the generation that is newest then, in order; those that are left when
-          it is reclaimed meanwhile, from the one that is newest then. It waits for a first one;
-        - an iterable that can be read again: a list, a `Dataset`, ...; or a sequence with a length, such as one of
-          torch's datasets;
-        - a callable without arguments that returns a new iterator each time, which is closed after its epoch where
-          it has `close`.
+            An iterator is refused, because it can be read only once: pass a callable that makes it.
+        batch_size (int): Items in a batch, at least 1. The last batch of an epoch may have fewer.
+        buffer_size (int | None): Items that the buffer holds at most. None (the default) is 1000 with
+            ``shuffle``, and otherwise 1. Without ``shuffle``, items are only read ahead, in order.
+        shuffle (bool): Whether items are yielded in a random order, a different one in each epoch.
+            Default False.
+        seed (int): The same seed, source, ``buffer_size`` and ``batch_size`` give the same batches.
+            Default 0.
+        drop_last (bool): Whether the last batch of an epoch is left out if it has fewer than
+            ``batch_size`` items. Default False.
+        epochs (int | None): Passes over the source per iteration, 0 or more. Default 1; None never ends.
+        parse (Callable | None): Called with each item when it leaves the buffer; its result is the item
+            of the batch. So the buffer holds items as they were read. Default None.
+        collate (Callable | None): Called with each batch, a list; its result is yielded instead. Default
+            None.
 
-        An iterator can be read only once, so it is refused: pass a callable that makes it.
-    batch_size : items in a batch. The last one of an epoch may have fewer.
-    buffer_size : items that the buffer holds at most. None: 1000 with `shuffle`, else 1. Without `shuffle` they are
-        only read ahead; their order stays.
-    shuffle : whether items are given in a random order, another one in each epoch.
-    seed : integer. The same seed, source, `buffer_size` and `batch_size` give the same batches.
-    drop_last : whether the last batch of an epoch is left out where it has fewer than `batch_size` items. Nothing else
-        is ever left out.
-    epochs : passes over the source that one iteration makes, 0 or more; None: it never ends.
-    parse : called with each item, its result is the item of the batch. It is called when an item leaves the buffer,
-        which so holds lines, records, ... as they were read.
-    collate : called with each batch, a list, its result is given in its place.
+    Raises:
+        TypeError: ``source`` is not a source, or an argument has the wrong type.
+        ValueError: A number is out of range.
 
-    Raises
-    ------
-    When made: TypeError for a source that is none, ValueError for a number that makes no sense.
+    An iteration raises whatever the source, ``parse`` and ``collate`` raise, unchanged, with a note that
+    names the epoch and the item (from 0), the line (from 1) or the batch (from 0). It raises ``OSError``
+    for errors of the filesystem, ``recordio.RecordError`` for invalid records, and ``RingreelError`` if
+    ``drop_last`` leaves out all items of an epoch, or if ``epochs`` is None and an epoch has no batch.
 
-    While iterating: whatever the source, `parse` and `collate` raise, unchanged, with a note that names the item
-    (counted from 0), the line (counted from 1) or the batch (from 0), and the epoch; OSError for what the filesystem
-    says; `recordio.RecordError` for what is no record; RingreelError when `drop_last` leaves out all items of an epoch,
-    and when `epochs` is None and an epoch gave no batch.
+    Example:
+        >>> loader = ringreel.StreamLoader(range(5), batch_size=2)
+        >>> list(loader)
+        [[0, 1], [2, 3], [4]]
+
+        A ring, shuffled in a buffer of 4 samples:
+
+        >>> loader = ringreel.StreamLoader(
+        ...     ringreel.Ring("config.yaml"), 2, 4, shuffle=True, parse=lambda sample: int(sample["label"])
+        ... )
+        >>> sorted(label for batch in loader for label in batch)
+        [0, 1, 2, 3]
     """
 
     def __init__(
@@ -102,20 +117,35 @@ class StreamLoader(Iterable[Any]):
 
     @property
     def epoch(self) -> int:
-        """The number of the epoch that is read, or will be read next, from 0."""
+        """Number, from 0, of the epoch that is read, or will be read next.
+
+        Example:
+            >>> loader = ringreel.StreamLoader(range(5), 2)
+            >>> batches = list(loader)
+            >>> loader.epoch
+            1
+        """
         return self._place.epoch
 
     @property
     def missing(self) -> list[int]:
-        """Of a ring, the generations that KEEP covers and that were missing. See `ringreel.Dataset.missing`."""
+        """Generations of a ring that ``KEEP`` covers and that were missing.
+
+        See ``ringreel.Dataset.missing``.
+
+        Example:
+            >>> ringreel.StreamLoader(ringreel.Ring("config.yaml"), 2).missing
+            []
+        """
         return sorted(self._source.missing())
 
     def __len__(self) -> int:
-        """How many batches a whole iteration gives, all its epochs together.
+        """Returns the number of batches of a whole iteration, over all its epochs.
 
-        For a `Ring` as many as if its generations were all as long as the newest one, which is waited for.
+        For a ``Ring``, all generations are assumed to be as long as the newest one; waits for a first one.
 
-        Raises TypeError when that is not known: the source has no length, or `epochs` is None.
+        Raises:
+            TypeError: The number is unknown: the source has no length, or ``epochs`` is None.
         """
         if self._epochs is None:
             raise TypeError("a loader with epochs=None has no length: it never ends")
@@ -123,14 +153,15 @@ class StreamLoader(Iterable[Any]):
         return self._epochs * (whole if self._drop_last or not rest else whole + 1)
 
     def __bool__(self) -> bool:
-        """True: whether anything will come is not known before it is read."""
+        """Returns True, because whether there are batches is unknown before they are read."""
         return True
 
     def __iter__(self) -> Iterator[Any]:
-        """The batches of the next `epochs` epochs; after `load_state_dict`, what was left of the iteration it is of.
+        """Yields the batches of the next ``epochs`` epochs.
 
-        An epoch is taken when its first batch is asked for. Of several iterators `state_dict` tells of the one that
-        began last.
+        After ``load_state_dict``, yields the rest of the saved iteration. An epoch is claimed when its
+        first batch is requested. With several iterators, ``state_dict`` describes the one that started
+        last.
         """
         place = self._place = self._next_place()
         while self._epochs is None or place.epoch < place.first + self._epochs:
@@ -143,11 +174,31 @@ class StreamLoader(Iterable[Any]):
         place.begun = False
 
     def reset(self) -> None:
-        """Begins again: the next iteration gives epoch 0 in the same order as the first one."""
+        """Starts again: the next iteration yields epoch 0, in the same order as the first one.
+
+        Example:
+            >>> loader = ringreel.StreamLoader(range(5), 2, 5, shuffle=True, seed=1)
+            >>> first = list(loader)
+            >>> loader.reset()
+            >>> list(loader) == first
+            True
+        """
         self._place = Place()
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the loader stands: behind the last batch that was given. Plain numbers, which JSON can hold."""
+        """Returns the position of the loader, after the last batch that was yielded.
+
+        Returns:
+            dict: Values of JSON's types only.
+
+        Example:
+            >>> loader = ringreel.StreamLoader(range(5), 2)
+            >>> next(iter(loader))
+            [0, 1]
+            >>> state = loader.state_dict()
+            >>> state["epoch"], state["batches"]
+            (0, 1)
+        """
         return {
             "format": _FORMAT,
             **self._made(),
@@ -158,16 +209,29 @@ class StreamLoader(Iterable[Any]):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes to where `state_dict` was called: the next iteration gives exactly the batches that came after it, to
-        the end of the iteration that was under way then.
+        """Continues from the position that ``state_dict`` returned.
 
-        The source is read again from its start for that, and what was given already is skipped without `parse`. A
-        `Ring`'s generation that is gone meanwhile is warned of through `logging`; the epoch then begins again, with the
-        newest generation.
+        The next iteration yields exactly the batches that followed, to the end of the iteration that was
+        under way. The source is read again from its start; items that were already yielded are skipped
+        without ``parse``. If the generation of a ``Ring`` was reclaimed meanwhile, a warning is logged, and
+        the epoch restarts with the newest generation.
 
-        Raises ValueError for a state of a loader that was made in another way (`seed`, `shuffle`, `buffer_size` or
-        `batch_size`); the loader is as it was before. The next iteration raises RingreelError when the source has
-        become shorter than what was given of it.
+        The next iteration raises ``RingreelError`` if the source has fewer items than were already yielded.
+
+        Args:
+            state (Mapping): The state of a loader with the same arguments.
+
+        Raises:
+            ValueError: The state is that of a loader with another ``seed``, ``shuffle``, ``buffer_size`` or
+                ``batch_size``. The loader is unchanged.
+
+        Example:
+            >>> loader = ringreel.StreamLoader(range(5), 2)
+            >>> batch = next(iter(loader))
+            >>> resumed = ringreel.StreamLoader(range(5), 2)
+            >>> resumed.load_state_dict(loader.state_dict())
+            >>> list(resumed)
+            [[2, 3], [4]]
         """
         check_state(state, _FORMAT, self._made())
         first = state["first_epoch"]
@@ -181,12 +245,12 @@ class StreamLoader(Iterable[Any]):
         )
 
     def _made(self) -> dict[str, Any]:
-        """What the order depends on."""
+        """Returns the arguments that determine the order."""
         made: dict[str, Any] = {"batch_size": self._batch_size, "shuffle": self._shuffle}
         return {**made, "seed": self._seed, "buffer_size": self._buffer_size} if self._shuffle else made
 
     def _next_place(self) -> "Place":
-        """Where an iteration begins that is asked for now."""
+        """Returns the position at which an iteration that starts now begins."""
         now = self._place
         if now.resumed:
             return dataclasses.replace(now, begun=True, first=now.first if now.begun else now.epoch)
@@ -194,7 +258,7 @@ class StreamLoader(Iterable[Any]):
         return Place(epoch=epoch, first=epoch, begun=True)
 
     def _epoch(self, place: "Place") -> Iterator[Any]:
-        """What is left of an epoch at `place`, which moves with each batch."""
+        """Yields the rest of an epoch from ``place``, which advances with each batch."""
         batches = self._batches(self._source.open(place), place.epoch)
         for number in range(place.batches):
             if next(batches, None) is None:
@@ -210,7 +274,7 @@ class StreamLoader(Iterable[Any]):
             yield given
 
     def _batches(self, items: Iterator[Any], epoch: int) -> Iterator[list[tuple[int, Any]]]:
-        """Batches of pairs: the number of an item, and what the source gave."""
+        """Yields batches of pairs: the number of an item, and the item."""
         buffered = self._buffered(_numbered(items, self._source, epoch), epoch)
         given = False
         while batch := list(itertools.islice(buffered, self._batch_size)):
@@ -225,7 +289,7 @@ class StreamLoader(Iterable[Any]):
                 )
 
     def _buffered(self, items: Iterator[Any], epoch: int) -> Iterator[Any]:
-        """The items by way of the buffer, which they leave to the last one."""
+        """Passes the items through the buffer, which is emptied at the end."""
         held: list[Any] = []
         queue: collections.deque[Any] = collections.deque()
         # Of a text, so that the numbers are those of no other epoch or seed; random() alone stays the same in all
@@ -249,7 +313,7 @@ class StreamLoader(Iterable[Any]):
             yield give()
 
     def _finished(self, batch: list[tuple[int, Any]], place: "Place") -> Any:
-        """A batch as it is given."""
+        """Returns a batch after ``parse`` and ``collate``."""
         items = [self._parsed(number, item, place.epoch) for number, item in batch]
         if self._collate is None:
             return items
@@ -269,7 +333,16 @@ class StreamLoader(Iterable[Any]):
 
 
 def check_state(state: Any, kind: str, made: Mapping[str, Any]) -> None:
-    """ValueError unless `state` has the format `kind` and is of an object that was made with these arguments."""
+    """Checks that ``state`` is of format ``kind`` and of an object with the same arguments.
+
+    Args:
+        state (Any): The state.
+        kind (str): The expected format.
+        made (Mapping): The arguments, by name, that have to match.
+
+    Raises:
+        ValueError: It does not match.
+    """
     if not isinstance(state, Mapping) or state.get("format") != kind:
         found = repr(state.get("format")) if isinstance(state, Mapping) else type(state).__name__
         raise ValueError(f"expected a state of the format {kind!r}, found {found}")
@@ -281,7 +354,7 @@ def check_state(state: Any, kind: str, made: Mapping[str, Any]) -> None:
 
 
 def _numbered(items: Iterator[Any], source: Source, epoch: int) -> Iterator[tuple[int, Any]]:
-    """Each item with its number. What was made for this pass is closed in the end."""
+    """Yields each item with its number. Closes an iterator that was made for this pass."""
     try:
         for number in itertools.count(source.first):
             try:

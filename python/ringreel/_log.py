@@ -1,4 +1,4 @@
-"""The logger, and where its lines go when nobody said."""
+"""The logger ``ringreel``, and its output if the program has not configured logging."""
 
 import contextlib
 import logging
@@ -13,7 +13,7 @@ _FORMAT = "%(asctime)s %(levelname)s %(message)s"
 
 
 class _UtcFormatter(logging.Formatter):
-    """Times as the command `ringreel` logs them: UTC, ISO 8601, milliseconds."""
+    """Formats times as the command ``ringreel`` does: UTC, ISO 8601, milliseconds."""
 
     converter = staticmethod(time.gmtime)
     default_time_format = "%Y-%m-%dT%H:%M:%S"
@@ -21,10 +21,11 @@ class _UtcFormatter(logging.Formatter):
 
 
 class Waiting:
-    """Tells what is waited for: at once as information, and from then on, about every 20 s, as a warning.
+    """Logs what a call waits for: at first as information, then about every 20 s as a warning.
 
-    So a script without any logging set up still says why it seems to hang. In a process of `multiprocessing`'s it
-    raises RuntimeError when the parent is gone: a worker does not wait for a trainer that was killed.
+    So a script without any logging configuration still shows why it seems to hang. In a process of
+    ``multiprocessing`` it raises RuntimeError once the parent has exited, because a worker must not wait
+    for a trainer that was killed.
     """
 
     def __init__(self) -> None:
@@ -40,7 +41,7 @@ class Waiting:
 
 @contextlib.contextmanager
 def on_stderr() -> Iterator[None]:
-    """Lines go to stderr, from the level INFO on, where the program has set up no logging of its own."""
+    """Logs to stderr, from level INFO, if the program has not configured logging."""
     if logger.hasHandlers():
         yield
         return

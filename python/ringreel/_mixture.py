@@ -1,4 +1,4 @@
-"""Several streams of samples as one."""
+"""Mixtures: several streams of samples as one."""
 
 import hashlib
 import math
@@ -15,38 +15,43 @@ _FORMAT = "ringreel.Mixture/1"
 
 
 class Mixture(Iterator[Any]):
-    """An iterator that draws each item from one of several sources, chosen at random by their weights::
+    """An iterator that draws each item from one of several sources, chosen at random by their weights.
 
-        brains, lesions = ringreel.Ring("brains.yaml"), ringreel.Ring("lesions.yaml")
-        mixture = ringreel.Mixture([brains.stream(), lesions.stream()], weights=[3, 1])
-        for sample in mixture:                  # three of four are brains
-            mixture.last                        # 0 or 1: which source this sample is from
+    Items are passed through unchanged. The choice of a draw is computed from ``seed``, the number of the
+    draw and the sources that have ended, and from nothing else. So a mixture neither uses nor changes
+    other random numbers, and one that continues from a state chooses as the first one would have. Ranks
+    with the same seed draw from the same source at the same step, as long as the same sources have
+    ended; add the rank to the seed for different choices.
 
-    Items pass through unchanged. The choice of each draw is worked out from `seed`, the number of the draw and what has
-    ended, and from nothing else: random numbers of others are neither used nor changed, and a mixture that goes on from
-    a state chooses as the first one would have. Ranks with the same seed draw from the same source at the same step (as
-    long as the same sources have ended); add the rank to the seed for choices of their own.
+    Only the mixture may read its sources. It reads one item at a time, never ahead, and opens a source
+    with the first draw from it. A mixture belongs to one thread and one process. It is a context manager:
+    leaving the ``with`` block closes the sources.
 
-    Sources are read by this mixture alone, one item at a time and never ahead, each from the first draw on that falls
-    on it. Of use to one thread and one process. A context manager: leaving it closes the sources.
+    Args:
+        sources (Sequence[Iterable]): Streams of rings, ``StreamLoader`` objects, lists, generators, ...
+        weights (Sequence[float] | None): A number per source, 0 or more; only their ratios matter. A
+            source with weight 0 is never read, and not waited for. None (the default) weights all
+            equally.
+        seed (int): Seed of the choices. Default 0.
+        stop (str): What happens when a source ends. ``"all"`` (the default): the other sources continue
+            with the ratios of their weights, and the mixture ends when all have ended. ``"first"``: the
+            mixture ends.
 
-    Parameters
-    ----------
-    sources : iterables: the rings' streams, `StreamLoader`s, lists, generators, ...
-    weights : a number for each source, 0 or more, of which only the ratios matter. None: all the same. A source with
-        weight 0 is never read, and is not waited for.
-    seed : integer.
-    stop : what happens when a source ends. "all": it is left out, the others go on with the ratios of their weights
-        among them, and the mixture ends when all have ended. "first": the mixture ends.
+    Raises:
+        ValueError: ``sources`` is empty, ``weights`` are invalid, or ``stop`` is unknown.
+        TypeError: A source is not iterable.
 
-    Raises
-    ------
-    When made: ValueError for no sources, for weights that do not fit, or another `stop`; TypeError for a source that is
-    not iterable.
+    ``next`` raises whatever a source raises, unchanged, with a note that names the source and the item,
+    both counted from 0. The draw does not count then: the next one is from the same source. A generator
+    (``StreamLoader`` uses one) cannot continue after an error, so later draws from it raise
+    ``RingreelError``.
 
-    While iterating: whatever a source raises, unchanged, with a note that names the source and the item, counted from
-    0. The draw does not count then: the next one is from the same source. A generator (a `StreamLoader` is read by one)
-    cannot go on after an error: RingreelError says so from then on.
+    Example:
+        >>> brains = ringreel.Ring("config.yaml").stream(epochs=1)
+        >>> mixture = ringreel.Mixture([brains, ["lesion"] * 4], weights=[3, 1], seed=1)
+        >>> items = list(mixture)
+        >>> len(items), mixture.given
+        (8, (4, 4))
     """
 
     def __init__(
@@ -77,7 +82,7 @@ class Mixture(Iterator[Any]):
         self._begin([0] * len(self._sources), [False] * len(self._sources), None)
 
     def _begin(self, given: list[int], ended: list[bool], last: int | None) -> None:
-        """Goes to where each source gave so many items."""
+        """Moves to the position after ``given[i]`` items of source ``i``."""
         self._given = given
         self._ended = ended
         self._last = last
@@ -90,12 +95,18 @@ class Mixture(Iterator[Any]):
 
     @property
     def last(self) -> int | None:
-        """The number of the source, from 0, that the last item came from. None before the first item."""
+        """Number, from 0, of the source of the last item. None before the first item.
+
+        Example:
+            >>> mixture = ringreel.Mixture([["a"], ["b"]], weights=[0, 1])
+            >>> next(mixture), mixture.last
+            ('b', 1)
+        """
         return self._last
 
     @property
     def given(self) -> tuple[int, ...]:
-        """How many items came from each source."""
+        """Number of items from each source."""
         return tuple(self._given)
 
     def __iter__(self) -> Self:
@@ -120,7 +131,7 @@ class Mixture(Iterator[Any]):
         raise StopIteration
 
     def _choice(self) -> int | None:
-        """The source that this draw is from; None at the end."""
+        """Returns the number of the source of this draw, or None at the end."""
         if self._closed or (self._stop == "first" and any(self._ended)):
             return None
         left = [n for n, weight in enumerate(self._weights) if weight > 0 and not self._ended[n]]
@@ -155,10 +166,21 @@ class Mixture(Iterator[Any]):
         return iterator
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the mixture stands, with the state of each source that has a `state_dict` of its own (else None). It
-        holds plain values where those do.
+        """Returns the position of the mixture.
 
-        Raises RingreelError after `close`: a source that is closed may not know where it stood.
+        Returns:
+            dict: The position, with the state of each source that has ``state_dict`` and
+            ``load_state_dict`` (None for the others). It holds values of JSON's types if the states of the
+            sources do.
+
+        Raises:
+            RingreelError: The mixture was closed: a closed source may not know its position.
+
+        Example:
+            >>> mixture = ringreel.Mixture([[1, 2, 3], [10, 20, 30]])
+            >>> items = [next(mixture), next(mixture)]
+            >>> sum(mixture.state_dict()["given"])
+            2
         """
         if self._closed:
             raise RingreelError("this mixture was closed: take its state before")
@@ -172,16 +194,29 @@ class Mixture(Iterator[Any]):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes to where `state_dict` was called: what follows is exactly what followed then.
+        """Continues from the position that ``state_dict`` returned: the same items follow.
 
-        A source with `load_state_dict` is given its own state. Any other is read again from its start, and what it had
-        given is skipped.
+        A source that has ``load_state_dict`` gets its own state. Any other is read again from its start, and
+        the items that were already drawn are skipped. The next iteration raises ``RingreelError`` if a source
+        has fewer items than were drawn from it.
 
-        Raises ValueError for a state of a mixture that was made in another way (`weights`, `seed`, `stop`, or sources
-        of another number or kind), or where a source would have to be read again and is an iterator that this mixture
-        has read from: make a new one then. The mixture is as it was before; a source whose own `load_state_dict`
-        fails leaves those before it restored. A source that has become shorter than what was given of it is a
-        RingreelError in the next iteration.
+        Args:
+            state (Mapping): The state of a mixture with the same arguments.
+
+        Raises:
+            ValueError: The state is that of a mixture with other ``weights``, ``seed`` or ``stop``, or with
+                another number or kind of sources; or a source without a state is an iterator that this
+                mixture has read from: make a new one. The mixture is unchanged; if a source's own
+                ``load_state_dict`` fails, the sources before it keep their new positions.
+
+        Example:
+            >>> mixture = ringreel.Mixture([[1, 2, 3], [10, 20, 30]])
+            >>> first = next(mixture)
+            >>> state = mixture.state_dict()
+            >>> resumed = ringreel.Mixture([[1, 2, 3], [10, 20, 30]])
+            >>> resumed.load_state_dict(state)
+            >>> list(resumed) == list(mixture)
+            True
         """
         check_state(state, _FORMAT, self._made())
         saved = list(state["sources"])
@@ -202,11 +237,19 @@ class Mixture(Iterator[Any]):
         self._skip = [0 if saved[n] is not None else given for n, given in enumerate(self._given)]
 
     def _made(self) -> dict[str, Any]:
-        """What the order depends on."""
+        """Returns the arguments that determine the order."""
         return {"weights": list(self._weights), "seed": self._seed, "stop": self._stop}
 
     def close(self) -> None:
-        """Closes each source, or what is read of it, that can be closed. The mixture has ended then."""
+        """Closes each source, and its iterator, if it has ``close``. Ends the mixture.
+
+        Example:
+            >>> mixture = ringreel.Mixture([ringreel.Ring("config.yaml").stream()])
+            >>> sample = next(mixture)
+            >>> mixture.close()
+            >>> list(mixture)
+            []
+        """
         for source, iterator in zip(self._sources, self._iterators, strict=True):
             for each in (source,) if iterator is source else (iterator, source):
                 close = getattr(each, "close", None)
@@ -235,7 +278,7 @@ def _checked(weights: Sequence[float] | None, count: int) -> list[float]:
 
 
 def _uniform(seed: int, draw: int, ended: int) -> float:
-    """A number of [0, 1) that is always the same for these, and looks like chance from one to the next."""
+    """Returns a pseudo-random number in [0, 1) that depends on the arguments only."""
     digest = hashlib.blake2b(f"{seed} {draw} {ended}".encode(), digest_size=8).digest()
     return (int.from_bytes(digest, "little") >> 11) * 2.0**-53
 

@@ -1,4 +1,4 @@
-"""A ring, by its configuration."""
+"""The ring that a configuration describes."""
 
 import json
 import os
@@ -20,18 +20,27 @@ Config = str | os.PathLike[str] | Mapping[str, Any]
 
 
 class Ring:
-    """A ring: where generators put samples and readers take them.
+    """A ring, described by its configuration.
 
-    Cheap: it reads and checks the configuration, and opens nothing. It may be pickled, and used on in a forked child.
+    Constructing a ``Ring`` is cheap: it reads and checks the configuration, and opens no file of the
+    ring. It can be pickled, and can be used in a forked child.
 
-    Parameters
-    ----------
-    config : path of a YAML file, or a dict of the same keys. Relative paths are taken from the file's directory; in a
-        dict, from the current directory.
+    Args:
+        config (str | os.PathLike | Mapping): Path of a YAML file, or a dict of the same keys. Relative
+            paths in it start at the file's directory; in a dict, at the current directory.
 
-    Raises
-    ------
-    ConfigError : the configuration cannot be read, has an unknown key, or a value that does not fit.
+    Raises:
+        ConfigError: The configuration cannot be read, has an unknown key, or has an invalid value.
+
+    Example:
+        >>> ring = ringreel.Ring("config.yaml")
+        >>> ring.sample
+        ['data', 'label']
+
+        The same ring, described by a dict:
+
+        >>> ringreel.Ring({"DBNAME": "demo", "SWAP_CAP": 4, "SAMPLE": ["data", "label"]}).path == ring.path
+        True
     """
 
     def __init__(self, config: Config) -> None:
@@ -39,7 +48,7 @@ class Ring:
 
     @classmethod
     def _of(cls, config: "Config | Ring") -> "Ring":
-        """`config` itself where it is a ring, else the ring that it describes."""
+        """Returns ``config`` itself if it is a ring, and otherwise the ring that it describes."""
         return config if isinstance(config, Ring) else cls(config)
 
     def __repr__(self) -> str:
@@ -47,37 +56,85 @@ class Ring:
 
     @property
     def path(self) -> str:
-        """The ring's directory, whether it is there or not."""
+        """The ring's directory. It need not exist yet.
+
+        Example:
+            >>> ringreel.Ring("config.yaml").path
+            '.../demo.ring'
+        """
         return self._config.ring
 
     @property
     def sample(self) -> list[str] | None:
-        """The configuration's SAMPLE: names of the parts, in order. None where it is left to the ring."""
+        """The configuration's ``SAMPLE``, the names of a sample's parts, in order.
+
+        None if the configuration leaves the names to the ring.
+        """
         return self._config.sample
 
     def generator(self) -> Generator:
-        """A generator in this ring, which is made if it is not there. Use it in a `with` statement, or finish it.
+        """Opens a generator, and creates the ring if it does not exist.
 
-        Raises ConfigError or RingMismatchError if the ring cannot be made or does not match the configuration,
-        CoordinationUnavailableError if the server of the index does not answer, CoordinationDeniedError if it refuses
-        this user, OSError for errors of the filesystem.
+        Use the generator in a ``with`` statement, or call its ``finish``.
+
+        Returns:
+            Generator: A generator of this process.
+
+        Raises:
+            ConfigError: The configuration does not suffice to create the ring.
+            RingMismatchError: The ring does not match the configuration.
+            CoordinationUnavailableError: The server that keeps the index does not answer.
+            CoordinationDeniedError: The server that keeps the index refuses this user.
+            OSError: The filesystem reports an error.
+
+        Example:
+            >>> with ringreel.Ring("config.yaml").generator() as generator:
+            ...     ids = generator.write((np.zeros((2, 3), np.float32), 7))
+            >>> generator.summary.finished
+            1
         """
         return Generator(self._config)
 
     def dataset(self, timeout: float | None = None, generation: int | None = None) -> Dataset:
-        """The samples of the newest generation, as a sequence.
+        """Returns the samples of one generation as a sequence.
 
-        timeout : seconds for which it waits, when it is first used, for the ring's first generation; None: for ever.
-        generation : number of the one to begin with, where it is still there; else, and by default, the newest.
+        Args:
+            timeout (float | None): Seconds to wait for the ring's first generation, when the dataset is
+                first used. None (the default) waits without limit.
+            generation (int | None): Number of the generation to start with. None (the default), or the
+                number of a generation that no longer exists, selects the newest one.
+
+        Returns:
+            Dataset: The samples by index. It opens the ring when it is first used.
+
+        Example:
+            >>> dataset = ringreel.Ring("config.yaml").dataset()
+            >>> dataset.generation, len(dataset)
+            (1, 4)
         """
         return Dataset(self._config, timeout, generation)
 
     def validation(self, timeout: float | None = None) -> Validation:
-        """The samples that the ring holds out: its first n, where it was made with `VALIDATION: n`, as a sequence.
+        """Returns the samples that the ring holds out for validation, as a sequence.
 
-        They are never served by `dataset` and `stream`, stay when their generations are old, and are always the same.
+        They are the first ``n`` samples of a ring that was created with ``VALIDATION: n``. They do not
+        change, ``dataset`` and ``stream`` never serve them, and they are kept when their generations are
+        old.
 
-        timeout : seconds for which it waits, when it is first used, until all n are there; None: for ever.
+        Args:
+            timeout (float | None): Seconds to wait, when the sequence is first used, until all ``n``
+                samples are readable. None (the default) waits without limit.
+
+        Returns:
+            Validation: The held-out samples by index. It opens the ring when it is first used.
+
+        Example:
+            >>> ring = ringreel.Ring({"DBNAME": "split", "SWAP_CAP": 4, "SAMPLE": ["x"], "VALIDATION": 2})
+            >>> summary = ringreel.run_generator([(n,) for n in range(4)], ring)
+            >>> [int(sample["x"]) for sample in ring.validation()]
+            [0, 1]
+            >>> [int(sample["x"]) for sample in ring.dataset()]
+            [2, 3]
         """
         return Validation(self._config, timeout)
 
@@ -97,31 +154,57 @@ class Ring:
         timeout: float | None = None,
         threads: int | None = None,
     ) -> Stream:
-        """An iterator over samples: this rank's share of a generation, then of the one that is newest then.
+        """Returns an iterator over one rank's share of each epoch.
 
-        Parameters
-        ----------
-        rank, world_size : rank r of n gets the samples r, r + n, r + 2 n, ... of each epoch's order. Where not given:
-            by RANK and WORLD_SIZE in the environment, or what srun and mpirun set there; else 0 of 1. Where a rank has
-            several reading processes (workers of a data loader), count them: rank * workers + worker of n * workers.
-        shuffle, seed : whether each epoch has an order of its own, the same for all ranks, that follows from seed,
-            generation and epoch; else the samples come as they lie there.
-        equal : what makes all ranks have the same number of steps in each epoch. None: nothing, and some have one step
-            more than others. "drop": what is left over is not read. "wrap": the first samples of the order come again.
-            "pad": the missing steps give a padding sample: `is_padding` is set, and every element is `pad_value`.
-        pad_value : the value of the elements of a padding sample, clamped to the range of their type; bytes are zeros.
-        epochs : after so many epochs it ends; None: never.
-        prefetch_bytes : bytes of samples that are read ahead at most (one sample at least); None: PREFETCH_BYTES; 0:
-            nothing is read ahead.
-        run : name of the run. Its ranks follow the same sequence of generations, and a generation is kept until all of
-            them are through. None: the job's, by TORCHELASTIC_RUN_ID or SLURM_JOB_ID; without these, this stream is on
-            its own. Give each training a name of its own: what begins under a name that was used follows its log.
-        replay : name of a run. Reads what that one has read, in its order, as far as it is there, and ends.
-        repeat : whether a generation is read again while there is no newer one; else it waits for a newer one.
-        timeout : seconds for which it waits for the ring's first generation, and for a newer one; None: for ever.
-        threads : threads that read ahead; None: up to 4. What comes does not depend on it.
+        An epoch is one pass over the generation that is newest when the epoch starts.
 
-        Raises ValueError for a rank that is not one of 0 to world_size - 1, or a value that makes no sense.
+        Args:
+            rank (int | None): This process's number, from 0. Rank ``r`` of ``n`` gets the samples
+                ``r, r + n, r + 2 n, ...`` of each epoch's order. Give ``rank`` and ``world_size`` together.
+                None (the default) takes both from ``RANK`` and ``WORLD_SIZE`` in the environment, or from
+                the variables that srun and mpirun set, and otherwise uses rank 0 of 1.
+            world_size (int | None): Number of ranks. If a rank has several reading processes (workers of a
+                data loader), count these: ``rank * workers + worker`` of ``world_size * workers``.
+            shuffle (bool): Whether each epoch has its own random order. The order is the same for all ranks
+                and is determined by seed, generation and epoch. False (the default) keeps the order of the
+                generation.
+            seed (int): Seed of the random order. Default 0.
+            equal (str | None): How all ranks get the same number of steps in each epoch. ``"drop"`` leaves
+                the surplus samples out; ``"wrap"`` repeats the first samples of the order; ``"pad"`` adds
+                padding samples, which have ``is_padding`` set. None (the default) lets the shares differ by
+                one step.
+            pad_value (float): Value of each element of a padding sample, clamped to the range of the
+                element type. Parts of bytes are zeros. Default -100.
+            epochs (int | None): Number of epochs after which the stream ends. None (the default): never.
+            prefetch_bytes (int | None): Bytes of samples that are read ahead at most, but at least one
+                sample. 0 reads nothing ahead; None (the default) uses ``PREFETCH_BYTES``.
+            run (str | None): Name of the run. Its ranks follow the same sequence of generations, and a
+                generation is kept until all of them have read it. A stream that starts under a name that
+                was used before follows that run's log, so give each training a new name. None (the default)
+                uses ``TORCHELASTIC_RUN_ID`` or ``SLURM_JOB_ID``; without these the stream is a run of its
+                own.
+            replay (str | None): Name of a past run. Yields the same samples in the same order, skipping
+                those already reclaimed, then stops.
+            repeat (bool): Whether a generation is read again while there is no newer one (the default).
+                False waits for a newer one.
+            timeout (float | None): Seconds to wait for the ring's first generation, and for a newer one.
+                None (the default) waits without limit.
+            threads (int | None): Number of threads that read ahead. It does not change the samples or their
+                order. None (the default) uses up to 4.
+
+        Returns:
+            Stream: The iterator. It opens the ring with its first sample.
+
+        Raises:
+            ValueError: ``rank`` is not in 0 to ``world_size - 1``, or another argument is out of range.
+            TypeError: An argument has the wrong type.
+
+        Example:
+            >>> ring = ringreel.Ring("config.yaml")
+            >>> [int(sample["label"]) for sample in ring.stream(epochs=1)]
+            [0, 1, 2, 3]
+            >>> [int(sample["label"]) for sample in ring.stream(rank=1, world_size=2, run="a", epochs=1)]
+            [1, 3]
         """
         rank, world_size = _placed(rank, world_size)
         if run is None and replay is None:
@@ -147,7 +230,20 @@ class Ring:
     def _stream(
         self, worker: int, workers: int, *, goes_on: tuple[int, str] | None = None, own: bool = False, **options: Any
     ) -> Stream:
-        """The stream of one worker of all, whose run the caller names. `own`: each sample gets memory of its own."""
+        """Returns the stream of worker ``worker`` of ``workers``, for callers that name the run themselves.
+
+        Args:
+            worker (int): Number of this worker, counted over all ranks.
+            workers (int): Number of workers of all ranks.
+            goes_on (tuple[int, str] | None): The rank and the token of a loop of a data loader, whose
+                workers start together where all workers of the loop before were.
+            own (bool): Whether each sample gets private, writable memory.
+            **options (Any): The other arguments of ``stream``.
+
+        Raises:
+            ValueError: An argument is out of range.
+            TypeError: An argument has the wrong type.
+        """
         if not 0 <= worker < workers:
             raise ValueError(f"rank {worker} is not one of the {workers} ranks of the world, which count from 0")
         for name in ("epochs", "prefetch_bytes", "threads"):
@@ -163,16 +259,34 @@ class Ring:
         return Stream(self._config, worker, workers, goes_on=goes_on, own=own, **options)
 
     def status(self) -> dict[str, Any]:
-        """What the ring looks like now: generations, fill, rates, and who takes part. Changes nothing.
+        """Returns the state of the ring. Reads the ring only, and writes nothing.
 
-        Among others: newest (generation), swaps, swap_ms_mean, samples_delivered, samples_waiting, samples_generated,
-        samples_per_second, bytes, generations, writing, manager, managers, generators, readers, quarantined, index
-        (where that is), index_away (why it does not answer; then nothing is known of who takes part; else None), reuse
-        (how many of the last generations were read how often), failures (what ended generators and managers, newest
-        first), validation (so many samples are held out), validation_readable and validation_damaged (how many of these
-        can be read, and how many readers found damaged).
+        Returns:
+            dict: The values that ``ringreel status`` shows. The main keys are:
 
-        Raises RingNotFoundError when there is no ring yet.
+            - ``newest`` (int | None): number of the newest generation;
+            - ``swaps``, ``swap_ms_mean``: number of promotions, and their mean duration in milliseconds;
+            - ``samples_delivered``, ``samples_waiting``, ``samples_generated``: numbers of samples;
+            - ``samples_per_second`` (float), ``bytes`` (int): rate of generation, and size of the ring;
+            - ``generations``, ``writing``: the generations that exist, and those that fill;
+            - ``manager``, ``managers``, ``generators``, ``readers``: the processes that take part;
+            - ``quarantined``: number of segments in quarantine;
+            - ``index``, ``index_away``: where the index is kept, and why it does not answer (None if it
+              does). While it does not answer, the processes that take part are unknown;
+            - ``reuse``: how often each of the last generations was read;
+            - ``failures``: the errors that ended generators and managers, newest first;
+            - ``validation``, ``validation_readable``, ``validation_damaged``: how many samples are held
+              out, how many of them can be read, and how many of them readers found damaged.
+
+        Raises:
+            RingNotFoundError: The ring does not exist.
+            RingMismatchError: The ring does not match the configuration.
+            OSError: The filesystem reports an error.
+
+        Example:
+            >>> status = ringreel.Ring("config.yaml").status()
+            >>> status["newest"], status["samples_delivered"]
+            (1, 4)
         """
         status: dict[str, Any] = json.loads(_ringreel.status(self._config))
         return status
@@ -186,6 +300,7 @@ _EQUAL = (None, "drop", "wrap", "pad")
 
 
 def _tell_alone(rank: int, world_size: int) -> None:
+    """Logs a warning that the ranks of a job may read different generations."""
     logger.warning(
         "this is rank %d of %d, and nothing says which ranks read together: they may read different generations. Give "
         "all of them the same run=",
@@ -195,7 +310,12 @@ def _tell_alone(rank: int, world_size: int) -> None:
 
 
 def _placed(rank: int | None, world_size: int | None) -> tuple[int, int]:
-    """Rank and world, as given, or as the environment says."""
+    """Returns rank and world size as given, or as the environment names them.
+
+    Raises:
+        ValueError: Only one of the two is given.
+        TypeError: One of them is not an integer.
+    """
     if rank is None and world_size is None:
         return rank_and_world()
     if rank is None or world_size is None:

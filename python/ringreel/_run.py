@@ -1,4 +1,4 @@
-"""The two roles as one call each: run until there is nothing more to do, or until a signal."""
+"""The generator and the manager as one call each, which runs to the end or until a signal."""
 
 import dataclasses
 import os
@@ -25,36 +25,45 @@ def run_generator(
     promote: bool = False,
     stop: "threading.Event | Callable[[], bool] | None" = None,
 ) -> Summary:
-    """Pulls samples from `iterable` and writes them into the ring, until it ends, a signal comes, or
-    `stop` asks for the end.
+    """Writes the samples of ``iterable`` into the ring until it ends or a stop is requested.
 
-    A sample is pulled when the one before it has been written and never ahead. SIGINT and SIGTERM end it well: the
-    sample in hand is finished, sealed and committed, then this returns. (What no generation has room for at that moment
-    stays sealed in the ring's staging directory, counts as waiting, and is brought in by the manager.) A second SIGINT
-    raises KeyboardInterrupt at once. Outside the main thread signals are left alone.
+    A sample is pulled after the previous one was written, never ahead. The first SIGINT or SIGTERM
+    stops in an orderly way: the current sample is finished, sealed and committed, and the call returns.
+    (Samples that no generation has room for at that moment stay sealed in the ring's staging directory,
+    count as waiting, and are committed by the manager.) A second SIGINT raises KeyboardInterrupt at
+    once. Outside the main thread, signals are not handled.
 
-    Where the program has set up no logging, lines go to stderr meanwhile.
+    If the program has not configured logging, log lines go to stderr during the call.
 
-    Parameters
-    ----------
-    iterable : of samples, as `Generator.write` takes them.
-    config : path of a configuration file, a dict, or a `Ring`.
-    n_samples : int, at most so many; None: all.
-    promote : whether everything written becomes readable at the end, by promoting a generation that is not full.
-    stop : a `threading.Event`, or a callable without arguments. When it is set or returns true,
-        this ends as at a signal.
-        It is looked at between samples, and about every 50 ms during a wait. The only way outside
-        the main thread.
+    Args:
+        iterable (Iterable): The samples, as ``Generator.write`` accepts them.
+        config (str | os.PathLike | Mapping | Ring): Path of a configuration file, a dict, or a ``Ring``.
+        n_samples (int | None): Number of samples to write at most. None (the default) writes all.
+        promote (bool): Whether everything written becomes readable at the end, by promoting a generation
+            that is not full. Default False.
+        stop (threading.Event | Callable[[], bool] | None): Stops the call, as a signal does, when it is
+            set or returns true. It is checked between samples, and about every 50 ms during a wait.
+            Outside the main thread it is the only way to stop the call. Default None.
 
-    Raises
-    ------
-    Whatever `iterable` raises, unchanged, with a note that says what was committed. Nothing is
-    waited for then: what the ring has no room for stays sealed in its staging directory, and counts
-    as waiting.
-    SampleError, OSError: as `Generator.write`, with the same note.
-    ConfigError, RingMismatchError: the ring cannot be made, or does not match the configuration.
-    CoordinationUnavailableError, CoordinationDeniedError: the server of its index does not answer, or refuses this
-    user.
+    Returns:
+        Summary: The counts of the generator.
+
+    Raises:
+        Exception: Whatever ``iterable`` raises, unchanged, with a note that says what was committed. The
+            call does not wait then: samples that the ring has no room for stay sealed in its staging
+            directory, and count as waiting.
+        SampleError: A sample does not match the ring, with the same note.
+        OSError: The filesystem reports an error that waiting does not resolve, with the same note.
+        ConfigError: The configuration does not suffice to create the ring.
+        RingMismatchError: The ring does not match the configuration.
+        CoordinationUnavailableError: The server that keeps the index does not answer.
+        CoordinationDeniedError: The server that keeps the index refuses this user.
+
+    Example:
+        >>> samples = ((np.full((2, 3), n, np.float32), n) for n in range(6))
+        >>> summary = ringreel.run_generator(samples, "config.yaml", promote=True)
+        >>> summary.delivered, summary.interrupted
+        (6, False)
     """
     n_samples = optional_integer("n_samples", n_samples, 0)
     iterator = _iterator(iterable)
@@ -107,7 +116,7 @@ def _finish(generator: Generator, ring: Ring, promote: bool, stopped: StopOnSign
 
 
 def _commit_after(error: BaseException, generator: Generator, ring: Ring) -> None:
-    """Commits what was written before `error`, and notes at it what that was."""
+    """Commits what was written before ``error``, and adds a note about it to the error."""
     try:
         generator._failed(error)
         summary = generator._finish(False, lambda: True)
@@ -121,23 +130,31 @@ def _commit_after(error: BaseException, generator: Generator, ring: Ring) -> Non
 
 
 def run_manager(config: Config | Ring, stop: "threading.Event | Callable[[], bool] | None" = None) -> None:
-    """Runs a manager until SIGINT or SIGTERM: promotes full generations, reclaims old ones, brings in what dead
-    generators finished. The first swap is logged, then at most one a
-    minute, and their number at the end; where the program has set up no logging, on stderr.
+    """Runs a manager until SIGINT, SIGTERM or ``stop``.
 
-    Any number may run; one works, the others stand by.
+    It promotes full generations, reclaims old ones, and commits the sealed segments of dead generators.
+    Any number of managers can run; one works, the others stand by.
 
-    Parameters
-    ----------
-    config : path of a configuration file, a dict, or a `Ring`.
-    stop : a `threading.Event`, or a callable without arguments. It is looked at about every 50 ms,
-        and ends the manager
-        when it is set or returns true. The only way outside the main thread.
+    The first promotion is logged, then at most one per minute, and the total at the end. If the program
+    has not configured logging, log lines go to stderr during the call.
 
-    Raises
-    ------
-    ConfigError, RingMismatchError : the ring cannot be made, or does not fit.
-    CoordinationUnavailableError, CoordinationDeniedError : the server that keeps its index cannot be used.
+    Args:
+        config (str | os.PathLike | Mapping | Ring): Path of a configuration file, a dict, or a ``Ring``.
+        stop (threading.Event | Callable[[], bool] | None): Stops the manager when it is set or returns
+            true. It is checked about every 50 ms. Outside the main thread it is the only way to stop the
+            manager. Default None.
+
+    Raises:
+        ConfigError: The configuration does not suffice to create the ring.
+        RingMismatchError: The ring does not match the configuration.
+        CoordinationUnavailableError: The server that keeps the index does not answer.
+        CoordinationDeniedError: The server that keeps the index refuses this user.
+
+    Example:
+        >>> import threading
+        >>> stop = threading.Event()
+        >>> threading.Timer(0.2, stop.set).start()              # a real manager runs until a signal
+        >>> ringreel.run_manager("config.yaml", stop)
     """
     ring = Ring._of(config)
     with on_stderr(), StopOnSignal(stop) as stopped:

@@ -1,4 +1,4 @@
-"""A sample as a reader gets it: parts by name, meta, and where it came from."""
+"""A sample as a reader gets it: parts by name, meta, and where it was read."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -18,29 +18,41 @@ _OLD_NUMPY = np.lib.NumpyVersion(np.__version__) < "2.1.0"
 
 
 class Sample(Mapping[str, Any]):
-    """A mapping from the name of a part to its value: a NumPy array, or `bytes` for a part that was written as bytes.
+    """A mapping from the name of a part to its value.
 
-    Arrays are read-only, with the element type and the shape that were written. Where the ring's filesystem allows it
-    they lie in a map of their file, for reading, so nothing is copied; they keep it alive, and the file's room on the
-    disk. A write there, through a pointer or the tensor of `torch.from_numpy` (which warns), ends the process by
-    SIGSEGV, as it does for any file that is mapped for reading. `torch` and `part` give memory that may be written
-    into; so does ``array.copy()``, which keeps no file.
+    A value is a read-only NumPy array with the element type and shape that were written, or ``bytes``
+    for a part that was written as bytes.
 
-    A bfloat16 part is an array of `ml_dtypes.bfloat16` where ml_dtypes is installed. Else it is a uint16 array of the
-    bits, and `dtypes` says ``"bf16"``; `torch` gives torch.bfloat16 in both cases.
+    If the ring's filesystem allows it, arrays are read-only maps of their file: nothing is copied. They
+    keep the map alive, and the file's disk space with it. A write through a pointer, or through the
+    tensor of ``torch.from_numpy`` (which warns), ends the process with SIGSEGV, as for any file that is
+    mapped read-only. ``torch``, ``dlpack`` and ``array.copy()`` give writable memory.
 
-    A part whose element type or codec only a later version of ringreel knows raises RingreelError; the others are read.
+    A bfloat16 part is an array of ``ml_dtypes.bfloat16`` if ml_dtypes is installed. Otherwise it is a
+    uint16 array of the bits, and ``dtypes`` says ``"bf16"``; ``torch`` returns ``torch.bfloat16`` in both
+    cases. A part whose element type or codec only a later version of ringreel supports raises
+    ``RingreelError``; the other parts can be read.
 
-    Attributes
-    ----------
-    meta : dict, the meta that was written, over what the ring knows: `generator`, `host`, `pid`, `number` (running
-        number at its generator) and `time` (seconds since 1970, by its generator's clock).
-    sample_id : str, its name for ever.
-    generation : int, the generation it was read from.
-    position : int, its position there, from 0.
-    is_padding : bool. True for a padding sample, which `Ring.stream(equal="pad")` adds so that all ranks take the same
-        number of steps: every element of its parts is `pad_value`.
-        Its id and its meta are those of the sample whose shapes it has.
+    Attributes:
+        meta (dict): The meta that was written, merged over ``generator``, ``host``, ``pid``, ``number``
+            (running number at its generator) and ``time`` (seconds since 1970, by its generator's
+            clock).
+        sample_id (str): The sample's permanent id.
+        generation (int): The generation that it was read from.
+        position (int): Its position in the generation, from 0.
+        is_padding (bool): True for a padding sample, which ``Ring.stream(equal="pad")`` adds so that all
+            ranks take the same number of steps. Every element of its parts is ``pad_value``; its shapes,
+            its id and its meta are those of a real sample.
+
+    Example:
+        >>> sample = ringreel.Ring("config.yaml").dataset()[2]
+        >>> sample["data"]
+        array([[2., 2., 2.],
+               [2., 2., 2.]], dtype=float32)
+        >>> list(sample), sample.generation, sample.position, sample.is_padding
+        (['data', 'label'], 1, 2, False)
+        >>> sample.meta["number"]
+        2
     """
 
     __slots__ = ("_arrays", "_parts", "generation", "is_padding", "meta", "position", "sample_id")
@@ -100,24 +112,56 @@ class Sample(Mapping[str, Any]):
 
     @property
     def dtypes(self) -> dict[str, str]:
-        """The ring's name for each part's element type: "f32", "bf16", "bytes", "numpy:<M8[ns]", ..."""
+        """The ring's names of the parts' element types: "f32", "bf16", "bytes", "numpy:<M8[ns]", ...
+
+        Example:
+            >>> ringreel.Ring("config.yaml").dataset()[0].dtypes
+            {'data': 'f32', 'label': 'i64'}
+        """
         return {name: part.dtype for name, part in self._parts.items()}
 
     def dlpack(self, name: str) -> "Tensor":
-        """Part `name` as an object that array packages import: `torch.from_dlpack(sample.dlpack("data"))`, say.
+        """Returns part ``name`` as an object that array packages import, as ``torch.from_dlpack`` does.
 
-        Raises KeyError when there is no such part.
+        Args:
+            name (str): Name of the part.
+
+        Returns:
+            Tensor: The part, for packages that import arrays.
+
+        Raises:
+            KeyError: The sample has no such part.
+
+        Example:
+            >>> sample = ringreel.Ring("config.yaml").dataset()[2]
+            >>> float(np.from_dlpack(sample.dlpack("data")).sum())
+            12.0
         """
         return Tensor(name, self._part(name))
 
     def torch(self, *names: str) -> dict[str, "torch.Tensor"]:
-        """The parts as torch tensors on the CPU, by name; all of them, or those named. Parts of bytes stay `bytes`.
+        """Returns the parts as torch tensors on the CPU, by name.
 
-        The tensors may be changed in place. Neither other readers nor the next pass see a change. The tensors are
-        copies where the arrays lie in a map. (`ringreel.torch` gives each sample a map of its own instead.)
+        The tensors can be changed in place. Other readers and later passes do not see the changes. A tensor
+        is a copy if the array is a map of its file. (``ringreel.torch`` gives each sample its own map
+        instead.) Parts of bytes stay ``bytes``.
 
-        Raises ImportError without torch, KeyError for a name that is no part, and TypeError for an element type that
-        torch does not have (name the parts you want, to leave that one out).
+        Args:
+            *names (str): Names of the parts. Without names, all parts are returned.
+
+        Returns:
+            dict[str, torch.Tensor]: The tensors by name.
+
+        Raises:
+            ImportError: torch is not installed.
+            KeyError: The sample has no part of that name.
+            TypeError: torch does not have a part's element type. Name the other parts to leave that one
+                out.
+
+        Example:
+            >>> sample = ringreel.Ring("config.yaml").dataset()[2]
+            >>> sample.torch("data")["data"].shape
+            torch.Size([2, 3])
         """
         import torch
 
@@ -134,15 +178,23 @@ class Sample(Mapping[str, Any]):
 
 
 class Tensor:
-    """One part of a sample, for packages that import arrays: by DLPack, or by NumPy's `__array__`.
+    """One part of a sample, for packages that import arrays by DLPack or by NumPy's ``__array__``.
 
-    Whatever is imported is a copy with memory of its own, which may be changed.
+    Made by ``Sample.dlpack``. Each import is a writable copy.
 
-    Attributes
-    ----------
-    name : str
-    dtype : str, the ring's name for the element type: "f32", "bf16", ...
-    shape : tuple of int
+    Attributes:
+        name (str): Name of the part.
+        dtype (str): The ring's name of the element type: "f32", "bf16", ...
+        shape (tuple[int, ...]): Lengths of the axes.
+
+    Example:
+        >>> tensor = ringreel.Ring("config.yaml").dataset()[2].dlpack("data")
+        >>> tensor.name, tensor.dtype, tensor.shape
+        ('data', 'f32', (2, 3))
+        >>> array = np.asarray(tensor)
+        >>> array += 1
+        >>> float(array[0, 0])
+        3.0
     """
 
     __slots__ = ("_part", "dtype", "name", "shape")
@@ -157,7 +209,15 @@ class Tensor:
         return f"<ringreel.Tensor {self.name!r}: {self.dtype}{list(self.shape)}>"
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        """A copy as a NumPy array. Raises ValueError for `copy=False`: `sample[name]` is an array without a copy."""
+        """Returns a copy as a NumPy array.
+
+        Args:
+            dtype (Any): Element type of the copy. None (the default) keeps the part's.
+            copy (bool | None): NumPy's request; True and None copy.
+
+        Raises:
+            ValueError: ``copy`` is False. ``sample[name]`` is an array without a copy.
+        """
         if copy is False:
             raise ValueError("this exports copies; take sample[name] for a read-only array without a copy")
         return np.array(_array(self._part, self._part), dtype=dtype, copy=True)
@@ -170,10 +230,19 @@ class Tensor:
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """A copy as a DLPack capsule, on the CPU; it begins at a multiple of 64 bytes, as JAX and TensorFlow want it.
+        """Returns a copy as a DLPack capsule on the CPU.
 
-        Raises BufferError for another device, for `copy=False`, and for an element type that DLPack, or the packages
-        that are installed, cannot express.
+        Its memory is aligned to 64 bytes, as JAX and TensorFlow require.
+
+        Args:
+            stream (Any): Ignored, because the copy is on the CPU.
+            max_version (tuple[int, int] | None): The newest version of DLPack that the consumer supports.
+            dl_device (tuple[int, int] | None): The device. Only the CPU, ``(1, 0)``, is supported.
+            copy (bool | None): DLPack's request; True and None copy.
+
+        Raises:
+            BufferError: Another device, ``copy=False``, or an element type that neither DLPack nor the
+                installed packages can express.
         """
         if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
             raise BufferError(f"part {self.name!r} lies on the CPU; it cannot be exported to device {dl_device}")
@@ -189,7 +258,7 @@ class Tensor:
             return self._dlpack_by_torch(str(error))
 
     def _aligned(self) -> np.ndarray[Any, Any]:
-        """A copy that begins at a multiple of 64 bytes: JAX copies once more what does not."""
+        """Returns a copy that is aligned to 64 bytes. JAX would copy other memory once more."""
         array = _array(self._part, self._part)
         memory = np.empty(array.nbytes + 64, np.uint8)
         copy = np.ndarray(array.shape, array.dtype, memory, offset=-memory.ctypes.data % 64)
@@ -197,7 +266,7 @@ class Tensor:
         return copy
 
     def _dlpack_by_torch(self, refused: str) -> Any:
-        """What NumPy does not express (bfloat16, in older versions bool), torch may."""
+        """Exports by torch what NumPy cannot express: bfloat16, and bool in older versions."""
         try:
             import torch
 
@@ -209,6 +278,7 @@ class Tensor:
             ) from error
 
     def __dlpack_device__(self) -> tuple[int, int]:
+        """Returns DLPack's number of the device: the CPU."""
         return 1, 0  # the CPU
 
 

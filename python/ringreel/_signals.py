@@ -1,4 +1,4 @@
-"""SIGINT, SIGTERM and a caller's `stop` as a wish to end well."""
+"""SIGINT, SIGTERM and a caller's ``stop`` as a request to end in an orderly way."""
 
 import signal
 import threading
@@ -10,10 +10,14 @@ from ringreel._arguments import stop_function
 
 
 class StopOnSignal:
-    """While it is entered, the first SIGINT or SIGTERM makes it true (when called); a further SIGINT raises
-    KeyboardInterrupt at once. So does `stop`, an event or a callable, where one is given.
+    """A callable that returns whether a stop was requested by SIGINT, SIGTERM or ``stop``.
 
-    Handlers are installed in the main thread only, the only one that Python lets do so, and put back afterwards.
+    While it is entered, the first SIGINT or SIGTERM requests the stop, and a second SIGINT raises
+    KeyboardInterrupt at once. Handlers are installed in the main thread only, because Python allows no
+    other, and are restored on exit.
+
+    Args:
+        stop (Any): An event or a callable that requests the stop as well, or None.
     """
 
     def __init__(self, stop: Any = None) -> None:
@@ -28,7 +32,7 @@ class StopOnSignal:
         return self._since is not None
 
     def seconds(self) -> float:
-        """Seconds since it became true."""
+        """Returns the seconds since the stop was requested, or 0."""
         return 0.0 if self._since is None else time.monotonic() - self._since
 
     def __enter__(self) -> Self:

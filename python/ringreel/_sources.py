@@ -1,4 +1,4 @@
-"""What a `StreamLoader` reads: files, rings, and whatever can be iterated over again."""
+"""What a ``StreamLoader`` reads: files, rings, and anything that can be iterated over repeatedly."""
 
 import dataclasses
 import os
@@ -14,13 +14,16 @@ from ringreel._ring import Ring
 
 @dataclasses.dataclass
 class Place:
-    """Where a loader stands.
+    """The position of a loader.
 
-    epoch, batches : the epoch, and how many of its batches were given.
-    first : where an iteration has `begun`, its first epoch.
-    generation : of a ring, what the epoch reads.
-    given : whether the iteration that is under way gave one of those batches.
-    resumed : whether it is a place that was loaded, and no batch was given since.
+    Attributes:
+        epoch (int): The current epoch.
+        batches (int): How many of its batches were yielded.
+        first (int): The first epoch of the iteration, if one has ``begun``.
+        generation (int | None): The generation of a ring that the epoch reads.
+        begun (bool): Whether an iteration is under way.
+        given (bool): Whether the iteration that is under way yielded a batch of this epoch.
+        resumed (bool): Whether the position was loaded, and no batch was yielded since.
     """
 
     epoch: int = 0
@@ -40,7 +43,7 @@ class Place:
 
 
 class Source:
-    """What a loader reads."""
+    """What a loader reads. Subclasses implement ``open``."""
 
     unit = "item"
     first = 0  # The number of the first item.
@@ -57,15 +60,15 @@ class Source:
         return f"{self.unit} {number} of {self.name}"
 
     def open(self, place: Place) -> Iterator[Any]:
-        """A pass from the start."""
+        """Starts a pass over all items."""
         raise NotImplementedError
 
     def value(self, number: int, item: Any) -> Any:
-        """What `parse` is given."""
+        """Returns the argument of ``parse`` for an item."""
         return item
 
     def missing(self) -> set[int]:
-        """Of a ring, generations that KEEP covers and that were missing."""
+        """Returns the generations of a ring that ``KEEP`` covers and that were missing."""
         return set()
 
     def length(self) -> int:
@@ -73,7 +76,7 @@ class Source:
 
 
 class _Iterable(Source):
-    """An iterable that can be read again."""
+    """An iterable that can be read repeatedly."""
 
     @property
     def name(self) -> str:
@@ -87,14 +90,14 @@ class _Iterable(Source):
 
 
 class _Sequence(_Iterable):
-    """A sequence that may not know how to iterate, and raise no IndexError at its end."""
+    """A sequence, read by its length: it may neither be iterable nor raise IndexError at its end."""
 
     def open(self, place: Place) -> Iterator[Any]:
         return (self.given[i] for i in range(len(self.given)))
 
 
 class _Callable(Source):
-    """What makes a new iterator each time."""
+    """A callable that returns a new iterator each time."""
 
     makes = True
     last: Any = None
@@ -179,7 +182,7 @@ class _Generation(Source):
 
 
 class _Dataset(_Generation):
-    """The generation that a dataset stands at."""
+    """The generation that a ``Dataset`` reads."""
 
     @property
     def name(self) -> str:
@@ -204,7 +207,10 @@ class _Dataset(_Generation):
 
 
 def _is_there(dataset: Dataset, generation: int) -> bool:
-    """Whether `dataset` reads that generation. What is known of one outlives its samples, so one is tried."""
+    """Returns whether ``dataset`` reads that generation.
+
+    A manifest outlives its samples, so the first sample is read to find out.
+    """
     try:
         return dataset.generation == generation and (len(dataset) == 0 or dataset._at(0, follow=False) is not None)
     except ReclaimedError:
@@ -214,6 +220,11 @@ def _is_there(dataset: Dataset, generation: int) -> bool:
 
 
 def source_of(given: Any) -> Source:
+    """Returns the source for the argument of a ``StreamLoader``.
+
+    Raises:
+        TypeError: ``given`` is not a source.
+    """
     kind = type(given)
     if isinstance(given, (str, bytes, os.PathLike)):
         path = os.fsdecode(given)

@@ -1,4 +1,4 @@
-"""Samples one after the other, for one worker of many."""
+"""Streams: samples one after the other, for one worker of many."""
 
 import contextlib
 import json
@@ -17,19 +17,29 @@ _THREADS = min(4, os.cpu_count() or 1)
 
 
 class Stream(Iterator[Sample]):
-    """An iterator over one epoch after the other: this worker's share of each. An epoch is a pass over one generation.
+    """An iterator over this worker's share of one epoch after the other, made by ``Ring.stream``.
 
-    Made by `Ring.stream`. It opens the ring with the first sample that is asked for. A sample that cannot be read is
-    counted in `damaged` and warned of once through `logging`; it is skipped, or, where all workers are to have the same
-    number of steps, another one comes in its place. It is used by one process; in a forked child, make a new one.
+    An epoch is one pass over one generation. The stream opens the ring with its first sample. A sample
+    that cannot be read is counted in ``damaged`` and logged once as a warning. It is skipped, or, if all
+    workers are to have the same number of steps, replaced by another one. A stream belongs to one
+    process; in a forked child, make a new one. It is a context manager: leaving the ``with`` block
+    closes it.
 
-    A signal handler or another thread may call `state_dict` and read `epochs` and `run` while
-    `next` waits: they answer at once, as of the last sample that `next` returned. `close` ends the
+    A signal handler or another thread may call ``state_dict`` and read ``epochs`` and ``run`` while
+    ``next`` waits. They return at once, as of the last sample that ``next`` returned. ``close`` ends the
     wait. Any other call from a signal handler that interrupted a call of the same stream raises
-    `RingreelError`; a call from another thread waits for its turn.
+    ``RingreelError``; from another thread it waits for that call to return.
 
-    Raises `RingTimeoutError` when nothing came in time, `StaleError` when nothing new comes and ON_STALE is stop, and
-    OSError for what the filesystem says.
+    Raises:
+        RingTimeoutError: No sample arrived within ``timeout`` seconds.
+        StaleError: No new samples arrive, and ``ON_STALE`` is ``stop``.
+        OSError: The filesystem reports an error.
+
+    Example:
+        >>> with ringreel.Ring("config.yaml").stream(shuffle=True, seed=1, epochs=2) as stream:
+        ...     labels = [int(sample["label"]) for sample in stream]
+        >>> sorted(labels), stream.damaged
+        ([0, 0, 1, 1, 2, 2, 3, 3], 0)
     """
 
     def __init__(self, config: _ringreel.Config, worker: int, workers: int, **options: Any) -> None:
@@ -60,7 +70,7 @@ class Stream(Iterator[Sample]):
                 return Sample(*sample, is_padding)
 
     def _own(self) -> _ringreel.Stream:
-        """The stream of this process. It opens the ring with its first call that waits."""
+        """Returns the stream of this process. It opens the ring with the first call that waits."""
         if self._stream is None:
             worker, workers = self._share
             self._stream = _ringreel.Stream(self._config, worker=worker, workers=workers, **self._options)
@@ -73,44 +83,75 @@ class Stream(Iterator[Sample]):
 
     @property
     def damaged(self) -> int:
-        """How many samples could not be read; each counts once."""
+        """Number of samples that could not be read. Each counts once."""
         return len(self._damaged)
 
     @property
     def missing(self) -> list[int]:
-        """Generations whose directories were missing when they were to be read, although KEEP covers them.
+        """Generations that ``KEEP`` covers and whose directories were missing.
 
-        No role of the ring removes them so early. The stream leaves their epochs out. If all workers are to
-        have the same number of steps, it reads them from the newest generation. It logs an error for each.
+        No role of the ring removes a generation that early. The stream skips the epoch of a missing
+        generation, or, if all workers are to have the same number of steps, reads it from the newest
+        generation. It logs an error for each.
+
+        Example:
+            >>> stream = ringreel.Ring("config.yaml").stream(epochs=1)
+            >>> samples = list(stream)
+            >>> stream.missing
+            []
         """
         return self._missed if self._stream is None else self._stream.missing
 
     @property
     def epochs(self) -> int:
-        """Epochs that were finished."""
+        """Number of epochs that were completed.
+
+        Example:
+            >>> stream = ringreel.Ring("config.yaml").stream(epochs=2)
+            >>> samples = list(stream)
+            >>> stream.epochs
+            2
+        """
         return 0 if self._stream is None else self._stream.epochs
 
     @property
     def run(self) -> str | None:
-        """The name of its run, by which what it reads is logged; None before the first sample where nobody gave one."""
+        """Name of the stream's run, under which the ring logs its epochs.
+
+        None before the first sample, if no name was given.
+
+        Example:
+            >>> ringreel.Ring("config.yaml").stream(run="tumor-3").run
+            'tumor-3'
+        """
         name = None if self._stream is None else self._stream.run
         return self._options["run"] if name is None else name
 
     def state_dict(self) -> dict[str, Any]:
-        """Where it is: JSON's types only. Empty before the first sample.
+        """Returns the position of the stream. Never blocks.
 
-        Never waits. While `next` waits, in this thread or another one, the state is that after the
-        sample before: a stream that loads it goes on with the sample that `next` waits for.
+        While ``next`` waits, in this thread or another one, the state is that after the previous sample: a
+        stream that loads it continues with the sample that ``next`` is waiting for.
 
-        Among others: run, seed, shuffle, world (number of workers), worker, number (the run's count of epochs), epoch
-        (its generation and number of samples; None between two), step (samples given of this worker's share of it).
+        Returns:
+            dict: Values of JSON's types only; empty before the first sample. The main keys are ``run``,
+            ``seed``, ``shuffle``, ``world`` (number of workers), ``worker``, ``number`` (the run's count of
+            epochs), ``epoch`` (its generation and number of samples; None between two epochs) and ``step``
+            (number of samples read of this worker's share of the epoch).
+
+        Example:
+            >>> stream = ringreel.Ring("config.yaml").stream()
+            >>> sample = next(stream)
+            >>> state = stream.state_dict()
+            >>> state["worker"], state["world"], state["step"]
+            (0, 1, 1)
         """
         text = None if self._stream is None else self._stream.state()
         state: dict[str, Any] = {} if text is None else json.loads(text)
         return state
 
     def _place(self) -> dict[str, Any]:
-        """The state; before the first sample, that of where it is going to begin: it takes its place in its run."""
+        """Returns the state; before the first sample, joins the run to find out where the stream starts."""
         try:
             self._own().prepare(Waiting())
         except (RingreelError, OSError) as error:
@@ -119,23 +160,49 @@ class Stream(Iterator[Sample]):
         return self.state_dict()
 
     def load_state_dict(self, state: "Mapping[str, Any] | Sequence[Mapping[str, Any]]") -> None:
-        """Goes on from what `state_dict` of a stream with the same seed and order gave, in this process or another.
+        """Continues from the position that ``state_dict`` returned, in this process or another one.
 
-        With as many workers as there were: with exactly the sample that would have come next. With another number of
-        workers: what was not given of the epoch is shared anew among them, so that no sample comes twice and none is
-        left out. Then give the states of all workers as a list; the state of one is enough where all had given the same
-        number of samples.
+        With the same number of workers, the stream continues with exactly the sample that would have come
+        next. With another number of workers, the unread samples of the epoch are shared among them, so that
+        each is read exactly once.
 
-        Raises SampleError for a state of another ring, seed, order or worker, or for states that do not belong
-        together, and ValueError for what is no state.
+        Args:
+            state (Mapping | Sequence[Mapping]): The state of a stream with the same seed and order. After a
+                change of the number of workers, a list of the states of all workers; one state is enough if
+                all workers had read the same number of samples.
+
+        Raises:
+            SampleError: The state is that of another ring, seed, order or worker, or the states are not
+                those of one run.
+            ValueError: ``state`` is not the state of a stream.
+
+        Example:
+            >>> ring = ringreel.Ring("config.yaml")
+            >>> stream = ring.stream(run="a", epochs=1)
+            >>> int(next(stream)["label"])
+            0
+            >>> resumed = ring.stream(run="a", epochs=1)
+            >>> resumed.load_state_dict(stream.state_dict())
+            >>> [int(sample["label"]) for sample in resumed]
+            [1, 2, 3]
         """
         states = _all_begun([state] if isinstance(state, Mapping) else list(state))
         if states:
             self._own().load([json.dumps(each) for each in states], Waiting())
 
     def close(self) -> None:
-        """Ends the stream, and takes its reader off the ring's list. What was read stays. A `next` that
-        waits, in this thread or another one, raises StopIteration."""
+        """Ends the stream and removes its reader from the ring's members.
+
+        Samples that were read stay valid. A ``next`` that waits, in this thread or another one, raises
+        ``StopIteration``.
+
+        Example:
+            >>> stream = ringreel.Ring("config.yaml").stream()
+            >>> sample = next(stream)
+            >>> stream.close()
+            >>> int(sample["label"]), list(stream)
+            (0, [])
+        """
         self._closed = True
         stream, self._stream = self._stream, None
         if stream is not None:
@@ -158,7 +225,10 @@ class Stream(Iterator[Sample]):
 
 
 def _all_begun(states: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """`states`, where workers that had not begun have one, too: before the first epoch of the others."""
+    """Returns ``states``, completed with states for the workers that had not started.
+
+    Such a worker gets a state before the first epoch of the others.
+    """
     begun = [state for state in states if state]
     needed = {"number", "finished", "worker"}
     if not begun or len(begun) == len(states) or not all(needed <= state.keys() for state in begun):

@@ -1,9 +1,9 @@
-"""Batches for torch's loaders, handed over from workers without their bytes.
+"""Batches for torch's loaders, passed from workers by file instead of by value.
 
-What a worker checked is a file in the page cache. So a worker hands over, for each tensor that is still exactly what
-the file holds, the open file and the place in it, and the process that gets the batch maps it. A batch of one sample is
-that map; a larger one is read into memory once. An open file stays what it is when its generation is reclaimed
-meanwhile, and no memory is shared between the two processes, so none is left behind.
+A tensor that a worker read and checked is in the page cache. So for each tensor that still equals the
+file's contents, the worker sends the open file and the offset, and the receiving process maps it. A
+batch of one sample is that map; a larger one is read into memory once. The open file stays valid if
+its generation is reclaimed meanwhile. The two processes share no memory, so none can leak.
 """
 
 import contextlib
@@ -47,7 +47,7 @@ _THREADS = min(4, os.cpu_count() or 1)
 
 
 class _File:
-    """A segment that is open, here and in the process that gets the batch."""
+    """An open segment, here and in the process that receives the batch."""
 
     def __init__(self, part: Part) -> None:
         self._descriptor = -1
@@ -66,16 +66,21 @@ class _File:
             self._descriptor = -1
 
     def begins(self, offset: int, data: bytes) -> bool:
-        """Whether it holds these bytes there."""
+        """Returns whether the file has these bytes at ``offset``."""
         return os.pread(self._descriptor, len(data), offset) == data
 
     def send(self) -> None:
-        """It is kept open until another process takes it. Raises OSError or RuntimeError where that cannot be."""
+        """Keeps the file open until another process takes it.
+
+        Raises:
+            OSError: The file cannot be sent.
+            RuntimeError: The file cannot be sent.
+        """
         self._sent = DupFd(self._descriptor)
         self._close()
 
     def take_back(self) -> None:
-        """It is not kept open after all."""
+        """Closes a file that was prepared for sending."""
         if self._sent is not None:
             os.close(self._sent.detach())
 
@@ -84,14 +89,19 @@ class _File:
 
 
 class _Files:
-    """The segments of a batch that a worker hands over."""
+    """The segments of a batch that a worker sends."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._open: dict[str, _File] = {}
 
     def of(self, part: Part, path: str, offset: int, begin: bytes) -> _File | None:
-        """The segment of `part` at `path`, open; None where it cannot be, or does not hold these bytes there."""
+        """Opens the segment of ``part`` at ``path``.
+
+        Returns:
+            _File | None: The segment; None if it cannot be opened, or does not have the bytes ``begin`` at
+            ``offset``.
+        """
         try:
             if path not in self._open:
                 if len(self._open) >= self._most:
@@ -103,7 +113,7 @@ class _Files:
             return None
 
     def send(self) -> bool:
-        """Whether the process that gets the batch can have them."""
+        """Returns whether the receiving process can take the files."""
         try:
             for file in self._open.values():
                 file.send()
@@ -117,7 +127,7 @@ class _Files:
 
 
 class _HandedOver:
-    """A `_File` in the process that gets it."""
+    """A ``_File`` in the process that receives it."""
 
     def __init__(self, sent: Any) -> None:
         self._sent = sent
@@ -128,14 +138,18 @@ class _HandedOver:
             os.close(self._descriptor)
 
     def descriptor(self) -> int:
-        """It, open. Raises OSError when the worker that had it is gone."""
+        """Returns the open file's descriptor.
+
+        Raises:
+            OSError: The worker that sent it has exited.
+        """
         if self._descriptor < 0:
             self._descriptor = self._sent.detach()
         return self._descriptor
 
 
 class _Place(NamedTuple):
-    """Where in a segment a tensor stands."""
+    """The position of a tensor in a segment."""
 
     file: Any  # _File in a worker, _HandedOver in the process that gets it
     offset: int
@@ -146,7 +160,7 @@ class _Place(NamedTuple):
 
 
 class _Marked(NamedTuple):
-    """What is remembered of a tensor as it was read."""
+    """The origin and the contents of a tensor when it was read."""
 
     alive: "weakref.ref[torch.Tensor]"
     name: str
@@ -159,7 +173,7 @@ class _Marked(NamedTuple):
 
 
 class _Reference(NamedTuple):
-    """A tensor of a batch, by the places of what it is made of."""
+    """A tensor of a batch, as the positions of its samples."""
 
     places: tuple[_Place, ...]
     batched: bool
@@ -176,7 +190,7 @@ _marked: dict[int, _Marked] = {}
 
 
 def mark(tensor: torch.Tensor, sample: Sample, name: str) -> None:
-    """Remembers that `tensor` is part `name` of `sample`, for as long as the tensor lives."""
+    """Records that ``tensor`` is part ``name`` of ``sample``, for as long as the tensor lives."""
     part = sample._part(name)
     if len(part) < _SMALL or part.place is None:
         return
@@ -193,20 +207,43 @@ def _mark_of(value: Any) -> _Marked | None:
 
 
 def collate(batch: Any) -> Any:
-    """A batch from a list of samples, as `torch.utils.data.default_collate` makes it, for `DataLoader(collate_fn=...)`.
+    """Makes a batch from a list of samples, as ``torch.utils.data.default_collate`` does.
 
-    In a worker, tensors that come from a ring's files and are as they were read are not copied and not sent: the
-    process that gets the batch is given the open files, and maps them itself. For a batch of one sample (and for
-    `batch_size=None`, where this is called with one sample, which gets no batch dimension) nothing is copied at all,
-    else each sample once. Whatever else there is, such as parts that a transform made or changed, parts that are stored
-    compressed, parts of less than 64 KiB (256 KiB where a batch has several samples), what lies in more than 64 files,
-    and rings that are not mapped, is sent as `default_collate` would send it. Tensors may be changed in place in either
-    case.
+    Pass it as ``collate_fn`` of a ``DataLoader``. In a worker, tensors that were read from a ring's files
+    and not changed are neither copied nor sent: the receiving process gets the open files and maps them.
+    For a batch of one sample (and for ``batch_size=None``, where this is called with one sample and adds
+    no batch dimension) nothing is copied, otherwise each sample once. These are sent as
+    ``default_collate`` would send them:
 
-    What it returns in a worker is for the loader alone. To change batches, use the dataset's `transform`, or change
-    them in the training loop. A sample whose generation is reclaimed while it is on its way arrives all the same. What
-    goes wrong there is raised from the loader's `next`. A worker ends about a second after the
-    process that it works for, even if that was killed.
+    - parts that a transform made or changed;
+    - parts that are stored compressed, and rings that are not mapped;
+    - parts of less than 64 KiB (256 KiB in a batch of several samples);
+    - batches from more than 64 files.
+
+    Tensors can be changed in place in either case.
+
+    The result in a worker is for the loader only. To change batches, use the dataset's ``transform``, or
+    change them in the training loop. A sample whose generation is reclaimed on its way still arrives. An
+    error on its way is raised by the loader's ``next``. A worker ends about a second after the process
+    that it works for, even if that was killed.
+
+    Args:
+        batch (Any): A list of samples, or one sample.
+
+    Returns:
+        Any: The batch.
+
+    Raises:
+        RuntimeError: Tensors of the samples have different shapes or element types. A note names the
+            samples.
+
+    Example:
+        >>> import torch
+        >>> from ringreel.torch import RingDataset, collate
+        >>> dataset = RingDataset("config.yaml")
+        >>> loader = torch.utils.data.DataLoader(dataset, batch_size=2, collate_fn=collate)
+        >>> next(iter(loader))["label"]
+        tensor([0, 1])
     """
     combine = _collated if type(batch) is list else _converted
     if get_worker_info() is None:
@@ -221,10 +258,10 @@ _watching = 0  # The process in which the watch runs; a forked child has no thre
 
 
 def _end_with_trainer() -> None:
-    """Makes this worker end when the process that it works for has ended, however that happened.
+    """Makes this worker end when the process that it works for has ended, for whatever reason.
 
-    A worker of torch notices by itself, but then waits until its queue is written out. The queue has
-    no reader any more, so a worker with more than a pipe's capacity left to send would never end.
+    A torch worker notices the end, but then waits until its queue is written out. The queue has no reader
+    any more, so a worker with more than a pipe's capacity left to send would never end.
     PR_SET_PDEATHSIG is no alternative: it fires at the end of the *thread* that started the worker.
     """
     global _watching
@@ -274,7 +311,7 @@ def _converted(value: Any, files: _Files | None) -> Any:
 
 
 def _alike(batch: Sequence[Any]) -> bool:
-    """Whether they are ordinary tensors that can be put into one."""
+    """Returns whether all are ordinary tensors that can be stacked."""
     first = batch[0]
     return all(
         type(each) is torch.Tensor
@@ -285,7 +322,7 @@ def _alike(batch: Sequence[Any]) -> bool:
 
 
 def _name_unlike(error: RuntimeError, batch: Sequence[Any]) -> None:
-    """Adds a note to `error` that names the first two tensors that do not fit together, and where they are from."""
+    """Adds a note to ``error`` with the first two tensors that do not match, and their origins."""
     tensors = [each for each in batch if isinstance(each, torch.Tensor)]
     unlike = (each for each in tensors if (each.dtype, each.shape) != (tensors[0].dtype, tensors[0].shape))
     other = next(unlike, None)
@@ -313,7 +350,7 @@ def _sent(batch: Sequence[torch.Tensor], files: _Files) -> Any:
 
 
 def _small(value: Any) -> Any:
-    """`value`, or its elements where it is a tensor of few."""
+    """Returns the elements of a small tensor, and any other ``value`` unchanged."""
     if type(value) is not torch.Tensor or value.numel() * value.element_size() > _INLINE:
         return value
     try:
@@ -323,7 +360,7 @@ def _small(value: Any) -> Any:
 
 
 def _places(values: Sequence[Any], files: _Files) -> tuple[_Place, ...] | None:
-    """Where they stand; None where that is not so of one of them."""
+    """Returns the positions of the tensors in segments, or None if one of them is not in a segment."""
     places = []
     for value in values:
         mark = _mark_of(value)
@@ -338,7 +375,7 @@ def _places(values: Sequence[Any], files: _Files) -> tuple[_Place, ...] | None:
 
 
 def _unchanged(tensor: torch.Tensor, mark: _Marked) -> bool:
-    """Whether it is still what was read, and that is what the file holds, without a copy between."""
+    """Returns whether the tensor still is a map of the file with the contents that were read."""
     found = tensor.data_ptr(), tensor.shape, tensor.is_contiguous(), tensor.requires_grad
     if found != (mark.address, mark.shape, True, False):
         return False
@@ -362,14 +399,17 @@ def _bytes_of(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
 
 
 def _edges(data: np.ndarray[Any, Any]) -> bytes:
-    """What lies in pages that are shared with other parts, before the first whole page and after the last one."""
+    """Returns the bytes before the first whole page and after the last one.
+
+    These pages are shared with other parts.
+    """
     before = -data.ctypes.data % mmap.PAGESIZE
     after = (len(data) - before) % mmap.PAGESIZE
     return data[:before].tobytes() + data[len(data) - after :].tobytes()
 
 
 def _pages(first: int, count: int) -> np.ndarray[Any, Any] | None:
-    """What the kernel says of these pages of this process's memory; None where it says nothing."""
+    """Returns the kernel's entries for pages of this process's memory, or None if it refuses."""
     try:
         file = os.open("/proc/self/pagemap", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -390,7 +430,7 @@ _FOR_THE_LOADER = (
 
 
 class _Batch:
-    """What a worker puts into the loader's queue. Unpickling makes it the batch."""
+    """The object that a worker puts into the loader's queue. Unpickling it returns the batch."""
 
     __slots__ = ("_tree",)
 
@@ -410,10 +450,10 @@ class _Batch:
 
 
 def _taken(tree: Any) -> Any:
-    """The batch of `tree`, in the process that gets it.
+    """Returns the batch of ``tree``, in the process that receives it.
 
-    What goes wrong becomes what a worker sends when something goes wrong: the loader raises it in order, and goes on.
-    An exception from here would be taken for the end of the worker.
+    An error becomes the object that a worker sends for an error: the loader raises it in order, and
+    continues. The loader would treat an exception raised here as the end of the worker.
     """
     try:
         return _resolved(tree)
@@ -435,7 +475,7 @@ def _resolved(tree: Any) -> Any:
 
 
 def _take_all(tree: Any) -> None:
-    """Takes what nobody needs any more: until then the worker keeps it open."""
+    """Takes files that are no longer needed, because the worker keeps them open until then."""
     if isinstance(tree, _Reference):
         for place in tree.places:
             with contextlib.suppress(Exception):
@@ -452,7 +492,7 @@ def _mapped(place: _Place) -> torch.Tensor:
 
 
 def _batched(places: Sequence[_Place]) -> torch.Tensor:
-    """One tensor, with a new first axis, of what stands there."""
+    """Returns one tensor, with a new first axis, of the parts at ``places``."""
     first = _mapped(places[0])
     if len(places) == 1:
         return first.unsqueeze(0)
@@ -470,7 +510,11 @@ def _batched(places: Sequence[_Place]) -> torch.Tensor:
 
 
 def _read(descriptor: int, place: _Place, memory: memoryview) -> None:
-    """Fills `memory` with what stands there. Raises OSError where that is less."""
+    """Fills ``memory`` from ``place``.
+
+    Raises:
+        OSError: The file ends too early.
+    """
     done = 0
     while done < len(memory):
         read = os.preadv(descriptor, [memory[done:]], place.offset + done)
@@ -480,7 +524,7 @@ def _read(descriptor: int, place: _Place, memory: memoryview) -> None:
 
 
 def _joined(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    """One tensor, with a new first axis, of copies of these."""
+    """Returns one tensor, with a new first axis, of copies of ``tensors``."""
     first = tensors[0]
     if any((each.dtype, each.shape) != (first.dtype, first.shape) for each in tensors):
         return torch.stack(list(tensors))  # which says what does not fit

@@ -1,6 +1,7 @@
-"""Memory for batches, used again when nobody holds the batch in it any more.
+"""Memory for batches, reused once the batch in it was released.
 
-New memory costs several times what the copy into it does: the kernel has to find and to clear each of its pages.
+New memory costs several times as much as the copy into it, because the kernel has to allocate and
+clear each page.
 """
 
 import math
@@ -16,7 +17,7 @@ _free: "deque[torch.Tensor]" = deque(maxlen=4)
 
 
 def empty(shape: torch.Size, dtype: torch.dtype) -> torch.Tensor:
-    """A tensor as `torch.empty` makes it, in memory that it alone uses, until it and all its views are gone."""
+    """Returns an uninitialized tensor. Its memory is reused after it and all its views are released."""
     length = math.prod(shape) * torch.empty(0, dtype=dtype).element_size()
     if length < _LARGE:
         return torch.empty(shape, dtype=dtype)

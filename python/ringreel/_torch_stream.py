@@ -21,33 +21,59 @@ else:
 
 
 class RingStream(_Iterable):
-    """The samples of a ring, one epoch after the other, shared among ranks and workers: a
-    `torch.utils.data.IterableDataset`.
+    """The samples of a ring, one epoch after the other: a ``torch.utils.data.IterableDataset``.
 
-    It finds by itself which rank it is (from `torch.distributed`, where that is initialized, else from the environment)
-    and which worker of a `DataLoader`; each gets a share of its own, and all have the same number of steps, so that no
-    rank waits for another at the end of an epoch. Each time it is iterated over, it gives `epochs` epochs (None:
-    without end) and goes on where all workers were before, with the newest generation of that moment. A replay begins
-    anew.
+    The stream takes its rank from ``torch.distributed``, if that is initialized, and otherwise from the
+    environment, and its worker number from the ``DataLoader``. Each worker gets its own share, and all
+    have the same number of steps, so that no rank waits for another at the end of an epoch. Each
+    iteration yields ``epochs`` epochs (None: without end), and starts where all workers of the previous
+    iteration were, with the newest generation of that moment. A replay starts from the beginning.
 
-    A sample is a dict of tensors by the names of its parts, or a tuple of them; parts of bytes stay `bytes`. With
-    `equal="pad"` there is one more, "is_padding" (the last one of a tuple): a tensor of one bool. Tensors lie on the
-    CPU and may be changed in place; nobody else sees a change.
+    A sample is a dict of tensors by the names of its parts, or a tuple of them. Parts of bytes stay
+    ``bytes``. With ``equal="pad"`` it has one more item, "is_padding" (the last one of a tuple): a tensor
+    of one bool. Tensors are on the CPU and can be changed in place; the changes are not seen elsewhere.
 
-    The iterator has `state_dict` and `load_state_dict`, so a `StatefulDataLoader` of torchdata resumes exactly.
+    The iterator has ``state_dict`` and ``load_state_dict``, so a ``StatefulDataLoader`` of torchdata
+    resumes exactly.
 
-    Parameters
-    ----------
-    config : path of a YAML file, a dict of the same keys, or a `ringreel.Ring`.
-    equal : "drop" (the default), "wrap", "pad", or None, which lets shares differ by one.
-    parts : names of the parts that are given, in this order; None: all, in the order of SAMPLE.
-    as_tuple : whether a sample is a tuple of its parts, in that order, instead of a dict.
-    transform : called with each sample (dict or tuple); what it returns is given in its place. It runs in the worker.
-    options : as `ringreel.Ring.stream` takes them: rank, world_size, shuffle, seed, pad_value, epochs, prefetch_bytes,
-        run, replay, repeat, timeout, threads.
+    Args:
+        config (str | os.PathLike | Mapping | Ring): Path of a YAML file, a dict of the same keys, or a
+            ``ringreel.Ring``.
+        equal (str | None): ``"drop"`` (the default), ``"wrap"``, ``"pad"``, or None, which lets shares
+            differ by one step. See ``ringreel.Ring.stream``.
+        parts (Sequence[str] | None): Names of the parts to return, in this order. None (the default)
+            returns all, in the order of ``SAMPLE``.
+        as_tuple (bool): Whether a sample is a tuple of its parts instead of a dict. Default False.
+        transform (Callable | None): Called with each sample (dict or tuple), in the worker; its result
+            is returned instead. Default None.
+        rank (int | None): This process's rank. Give ``rank`` and ``world_size`` together, or neither (the
+            default).
+        world_size (int | None): Number of ranks, without loader workers.
+        shuffle (bool): As for ``ringreel.Ring.stream``, and so are the arguments that follow.
+        seed (int): Seed of the random order. Default 0.
+        pad_value (float): Value of the elements of a padding sample. Default -100.
+        epochs (int | None): Number of epochs per iteration. None (the default) never ends.
+        prefetch_bytes (int | None): Bytes of samples that are read ahead at most.
+        run (str | None): Name of the run.
+        replay (str | None): Name of a past run to read again.
+        repeat (bool): Whether a generation is read again while there is no newer one. Default True.
+        timeout (float | None): Seconds to wait for a generation. None (the default) waits without limit.
+        threads (int | None): Number of threads that read ahead. None (the default) uses up to 4.
 
-    Raises what `Ring.stream` raises, ValueError for `parts` that are empty or not in the configuration's SAMPLE, and
-    for each sample what `RingDataset` raises.
+    Raises:
+        ConfigError: The configuration cannot be used.
+        ValueError: An argument is out of range, or ``parts`` is empty or names a part that is not in the
+            configuration's ``SAMPLE``.
+        TypeError: An argument has the wrong type.
+
+    Example:
+        >>> import torch
+        >>> from ringreel.torch import RingStream
+        >>> stream = RingStream("config.yaml", epochs=1, parts=["data"], as_tuple=True)
+        >>> for (data,) in torch.utils.data.DataLoader(stream, batch_size=2):
+        ...     print(data.shape)
+        torch.Size([2, 2, 3])
+        torch.Size([2, 2, 3])
     """
 
     def __init__(
@@ -131,7 +157,7 @@ class RingStream(_Iterable):
         return RingIterator(stream, self._given)
 
     def _placed(self) -> tuple[int, int]:
-        """Rank and number of ranks of this process."""
+        """Returns the rank of this process and the number of ranks."""
         if self._share is not None:
             return self._share
         distributed = torch.distributed
@@ -152,7 +178,14 @@ class RingStream(_Iterable):
 
 
 class RingIterator(Iterator[Any]):
-    """What `iter(RingStream(...))` gives."""
+    """The iterator of a ``RingStream``: the samples of one worker.
+
+    Example:
+        >>> from ringreel.torch import RingStream
+        >>> iterator = iter(RingStream("config.yaml", parts=["label"]))
+        >>> next(iterator)
+        {'label': tensor(0)}
+    """
 
     def __init__(self, stream: Stream, given: Callable[[Sample], Any]) -> None:
         self._stream = stream
@@ -166,17 +199,44 @@ class RingIterator(Iterator[Any]):
 
     @property
     def missing(self) -> list[int]:
-        """See `ringreel.Stream.missing`."""
+        """Generations that ``KEEP`` covers and were missing. See ``ringreel.Stream.missing``."""
         return self._stream.missing
 
     def state_dict(self) -> dict[str, Any]:
-        """Where this worker is; before its first sample, where it is going to begin (for which it opens the ring).
-        While `__next__` waits, it opens nothing and answers at once.
+        """Returns the position of this worker. See ``ringreel.Stream.state_dict``.
 
-        See `ringreel.Stream.state_dict`.
+        Before the first sample, it opens the ring and returns where the worker will start. While
+        ``__next__`` waits, it opens nothing and returns at once.
+
+        Returns:
+            dict: The position, in values of JSON's types.
+
+        Example:
+            >>> from ringreel.torch import RingStream
+            >>> iterator = iter(RingStream("config.yaml"))
+            >>> sample = next(iterator)
+            >>> iterator.state_dict()["step"]
+            1
         """
         return self._stream._place()
 
     def load_state_dict(self, state: "Mapping[str, Any] | Sequence[Mapping[str, Any]]") -> None:
-        """Goes on from there. See `ringreel.Stream.load_state_dict`."""
+        """Continues from a position. See ``ringreel.Stream.load_state_dict``.
+
+        Args:
+            state (Mapping | Sequence[Mapping]): The position of this worker, or those of all workers.
+
+        Raises:
+            SampleError: The state is that of another ring, seed, order or worker.
+            ValueError: ``state`` is not the state of a stream.
+
+        Example:
+            >>> from ringreel.torch import RingStream
+            >>> iterator = iter(RingStream("config.yaml", run="a", parts=["label"]))
+            >>> sample = next(iterator)
+            >>> resumed = iter(RingStream("config.yaml", run="a", parts=["label"]))
+            >>> resumed.load_state_dict(iterator.state_dict())
+            >>> next(resumed)
+            {'label': tensor(1)}
+        """
         self._stream.load_state_dict(state)

@@ -1,4 +1,4 @@
-"""The samples that a ring holds out, by index."""
+"""The samples that a ring holds out for validation, by index."""
 
 import bisect
 import itertools
@@ -14,17 +14,26 @@ from ringreel._sample import Sample
 
 
 class Validation:
-    """The samples that a ring holds out, as a sequence: `len(v)`, `v[i]`, `v[-1]`, `v[2:10]` (a list).
+    """The samples that a ring holds out, as a sequence, made by ``Ring.validation``.
 
-    Made by `Ring.validation`. They are the first n samples of a ring that was made with `VALIDATION: n`, oldest first:
-    always the same, in the same order, and never served for training. It opens the ring when it is first used, and
-    waits then until all n are there.
+    ``v[i]`` and ``v[-1]`` are samples, ``v[2:10]`` is a list of samples.
 
-    A damaged sample keeps its index. A pass (`for sample in v`) leaves it out, logs a warning once, and counts it in
-    `damaged`; `v[i]` raises. The ring never replaces it: restore the segment's file from a copy.
+    They are the first ``n`` samples of a ring that was created with ``VALIDATION: n``, oldest first. They
+    never change and are never served for training. The sequence opens the ring when it is first used,
+    and then waits until all ``n`` samples are readable.
 
-    It may be used by several threads, pickled (the configuration), and used on in a forked child; each process opens
-    the ring for itself.
+    A damaged sample keeps its index. Iteration leaves it out, logs a warning once, and counts it in
+    ``damaged``; ``v[i]`` raises. The ring never replaces it: restore the segment's file from a copy.
+
+    It can be used by several threads, pickled (the configuration), and used in a forked child. Each
+    process opens the ring separately.
+
+    Example:
+        >>> ring = ringreel.Ring({"DBNAME": "split", "SWAP_CAP": 4, "SAMPLE": ["x"], "VALIDATION": 2})
+        >>> summary = ringreel.run_generator([(n,) for n in range(8)], ring)
+        >>> validation = ring.validation()
+        >>> len(validation), int(validation[1]["x"]), validation.damaged
+        (2, 1, 0)
     """
 
     def __init__(self, config: Config, timeout: float | None = None) -> None:
@@ -50,8 +59,9 @@ class Validation:
     def __len__(self) -> int:
         """Returns the number of samples that the ring holds out, damaged ones included.
 
-        Raises `RingMismatchError` if the ring was made without VALIDATION; `RingTimeoutError` if they did not come in
-        time.
+        Raises:
+            RingMismatchError: The ring was created without ``VALIDATION``.
+            RingTimeoutError: The samples were not readable within ``timeout`` seconds.
         """
         self._open()
         return self._ends[-1]
@@ -63,17 +73,25 @@ class Validation:
     def __getitem__(self, index: slice) -> list[Sample]: ...
 
     def __getitem__(self, index: Any) -> Any:
-        """The sample at `index` (an integer, NumPy's too; from the end when negative), or a list for a slice.
+        """Returns the sample at an index, or a list of samples for a slice.
 
-        Raises IndexError when there is no such sample; `DamagedSampleError` when it cannot be read; `ReclaimedError`
-        when its generation was removed by hand; and what `len` raises.
+        Args:
+            index (int | slice): Position of the sample; negative positions count from the end. NumPy's
+                integers are accepted.
+
+        Raises:
+            IndexError: The ring holds out no such sample.
+            DamagedSampleError: The sample cannot be read.
+            ReclaimedError: The directory of the sample's generation was removed by hand.
+            RingMismatchError: The ring was created without ``VALIDATION``.
+            RingTimeoutError: The samples were not readable within ``timeout`` seconds.
         """
         if isinstance(index, slice):
             return [self._at(i) for i in range(*index.indices(len(self)))]
         return self._at(operator.index(index))
 
     def __iter__(self) -> Iterator[Sample]:
-        """Yields the samples in order, without those that are damaged."""
+        """Yields the samples in order, without the damaged ones."""
         for i in range(len(self)):
             try:
                 sample = self._at(i)
@@ -84,7 +102,7 @@ class Validation:
 
     @property
     def damaged(self) -> int:
-        """The number of samples that passes in this process found damaged and left out."""
+        """Number of samples that iterations in this process found damaged and left out."""
         return len(self._damaged)
 
     def _warn(self, index: int, error: DamagedSampleError) -> None:
@@ -103,7 +121,7 @@ class Validation:
         return Sample(*reader.sample(self._parts[part], position - before))
 
     def _open(self) -> Reader:
-        """The reader of this process."""
+        """Returns the reader of this process."""
         if self._pid != os.getpid() or self._reader is None:
             reader, parts = Reader.open_held_out(self._config, self._timeout, Waiting())
             self._ends = list(itertools.accumulate(len(part) for part in parts))

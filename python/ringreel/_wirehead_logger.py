@@ -1,4 +1,4 @@
-"""Wirehead's logger on a ring: swaps and snapshots, under the names that Wirehead 0.9.3 gives them."""
+"""Wirehead's logger on a ring: promotions and snapshots, with the names of Wirehead 0.9.3."""
 
 import contextlib
 import dataclasses
@@ -19,10 +19,16 @@ _SWAPS = 1024
 
 
 class _Fields:
-    """Fields that are read as attributes, or as a mapping: `dict(log)`, `log["swap_count"]`."""
+    """Fields that are read as attributes or as a mapping: ``dict(log)``, ``log["swap_count"]``."""
 
     def keys(self) -> list[str]:
-        """The names of the fields."""
+        """Returns the names of the fields.
+
+        Example:
+            >>> from ringreel.wirehead import SwapLog
+            >>> dict(SwapLog(swap_timestamp=0.0, swap_count=3))["swap_count"]
+            3
+        """
         return [field.name for field in dataclasses.fields(self)]  # type: ignore[arg-type]
 
     def __getitem__(self, name: str) -> Any:
@@ -31,7 +37,13 @@ class _Fields:
         return getattr(self, name)
 
     def to_jsonl(self) -> str:
-        """All of it on one line of JSON."""
+        """Returns all fields as one line of JSON.
+
+        Example:
+            >>> from ringreel.wirehead import SwapLog
+            >>> SwapLog(swap_timestamp=0.0, swap_count=3, db_name="demo").to_jsonl()
+            '{"swap_timestamp": 0.0, ..., "swap_count": 3, "db_name": "demo"}'
+        """
         return json.dumps(dataclasses.asdict(self))  # type: ignore[call-overload]
 
     def __str__(self) -> str:
@@ -40,10 +52,22 @@ class _Fields:
 
 @dataclasses.dataclass
 class SwapLog(_Fields):
-    """One swap: a generation became readable. Times are seconds since 1970.
+    """One swap: the promotion of a generation.
 
-    swap_duration is for how many seconds the generation before it was the newest one; None for the first swap, where
-    that one's manifest is gone, and where the clocks of two machines contradict the order of swaps.
+    Attributes:
+        swap_timestamp (float): Time of the swap, in seconds since 1970.
+        prev_swap_timestamp (float | None): Time of the previous swap.
+        swap_duration (float | None): Seconds for which the previous generation was the newest one. None
+            for the first swap, if the previous manifest is gone, and if the clocks of two machines
+            contradict the order of swaps.
+        swap_count (int): Number of the generation.
+        db_name (str): Name of the ring.
+
+    Example:
+        >>> from ringreel.wirehead import WireheadLogger
+        >>> swap = WireheadLogger("config.yaml").history()[-1]
+        >>> swap.swap_count, swap.db_name, swap.swap_duration
+        (1, 'demo', None)
     """
 
     swap_timestamp: float
@@ -55,11 +79,41 @@ class SwapLog(_Fields):
 
 @dataclasses.dataclass
 class WireheadSnapshot(_Fields):
-    """A ring at one moment. Sizes are in MiB, times in seconds (since 1970).
+    """The state of a ring at one moment. Sizes are in MiB.
 
-    samples_completed are in the generation that fills, in_flight are finished and not in it yet, samples_started are
-    both. The rates are those since the snapshot before, and at the first one those over the swaps that are remembered.
-    swap_lock_duration is always None and mongo_active_ops 0: there is no lock, and no sample passes through a server.
+    Rates are averages since the previous snapshot, and in the first one over the known swaps.
+
+    Attributes:
+        samples_started (int): Sum of ``samples_completed`` and ``in_flight``.
+        samples_completed (int): Samples in the generation that fills.
+        in_flight (int): Finished samples that are not in a generation yet.
+        swap_cap (int): Samples in a generation.
+        fill_pct (float): How full the generation that fills is, in percent.
+        is_swapping (bool): Whether a generation is being promoted.
+        swap_lock_duration (None): Always None, because no lock is held during a swap.
+        swap_count (int): Number of the newest generation.
+        swap_timestamp (float | None): Time of the last swap, in seconds since 1970.
+        swap_duration (float | None): Seconds for which the generation before was the newest one.
+        time_since_last_swap (float | None): Seconds since the last swap.
+        avg_swap_duration (float | None): Mean of ``swap_duration`` over the known swaps, in seconds.
+        samples_per_s (float): Samples generated per second.
+        swaps_per_s (float): Swaps per second.
+        write_mb_per_s (float): MiB written per second.
+        write_docs (int): Samples in the generation that fills.
+        write_size_mb (float): Size of the generation that fills.
+        read_docs (int): Samples in the newest generation.
+        read_size_mb (float): Size of the newest generation.
+        mongo_active_ops (int): Always 0, because no sample passes through a server.
+        db_name (str): Name of the ring.
+        poll_interval (float): Seconds between two snapshots.
+        timestamp (float): Time of the snapshot, in seconds since 1970.
+        recent_swaps (list[SwapLog]): The last swaps.
+
+    Example:
+        >>> from ringreel.wirehead import WireheadLogger
+        >>> snapshot = WireheadLogger("config.yaml").snapshot()
+        >>> snapshot.swap_cap, snapshot["swap_count"], snapshot.read_docs
+        (4, 1, 4)
     """
 
     samples_started: int = 0
@@ -89,16 +143,20 @@ class WireheadSnapshot(_Fields):
 
 
 class WireheadLogger:
-    """Tells a ring's swaps, and how it is doing, as lines of JSON. It takes no part in the ring and changes nothing.
+    """Writes a ring's swaps, or snapshots of its state, as lines of JSON. Reads the ring only.
 
-    Parameters
-    ----------
-    config_path : path of the configuration, or a dict.
-    poll_interval : seconds between two looks of `run` and `run_daemon`.
+    Args:
+        config_path (str | os.PathLike | Mapping): Path of the configuration, or a dict.
+        poll_interval (float): Seconds between two checks of ``run`` and ``run_daemon``. Default 2.
 
-    Raises
-    ------
-    ConfigError : the configuration cannot be used.
+    Raises:
+        ConfigError: The configuration cannot be used, or ``poll_interval`` is out of range.
+
+    Example:
+        >>> from ringreel.wirehead import WireheadLogger
+        >>> logger = WireheadLogger("config.yaml", poll_interval=0.5)
+        >>> [swap.swap_count for swap in logger.history()]
+        [1]
     """
 
     def __init__(self, config_path: Config, poll_interval: float = 2.0) -> None:
@@ -109,21 +167,54 @@ class WireheadLogger:
         self._stopped = threading.Event()
 
     def snapshot(self) -> WireheadSnapshot:
-        """The ring as it is now. Raises RingNotFoundError if there is none, OSError for errors of the filesystem."""
+        """Returns the state of the ring.
+
+        Returns:
+            WireheadSnapshot: The state.
+
+        Raises:
+            RingNotFoundError: The ring does not exist.
+            OSError: The filesystem reports an error.
+
+        Example:
+            >>> from ringreel.wirehead import WireheadLogger
+            >>> WireheadLogger("config.yaml").snapshot().db_name
+            'demo'
+        """
         return self._look(self.poll_interval)[0]
 
     def history(self) -> list[SwapLog]:
-        """All swaps whose manifests are kept (the last 1,024 at most), the oldest first; none of a ring not there."""
+        """Returns all swaps whose manifests are kept, oldest first: at most the last 1,024.
+
+        Returns:
+            list[SwapLog]: The swaps; empty if the ring does not exist.
+
+        Example:
+            >>> from ringreel.wirehead import WireheadLogger
+            >>> len(WireheadLogger("config.yaml").history())
+            1
+        """
         try:
             return self._look(self.poll_interval)[1]
         except RingNotFoundError:
             return []
 
     def run(self, interval: float | None = None, out: "TextIO | str | os.PathLike[str] | None" = None) -> None:
-        """Writes a line for each swap that is known, and for each one that follows, until `stop` is called.
+        """Writes a line for each known swap, and for each one that follows, until ``stop`` is called.
 
-        interval : seconds between two looks; None: poll_interval.
-        out : an open file, or the path of one, to which the lines are appended; None: stdout.
+        Args:
+            interval (float | None): Seconds between two checks. None (the default) is ``poll_interval``.
+            out (TextIO | str | os.PathLike | None): An open file, or the path of a file to which lines are
+                appended. None (the default) is stdout.
+
+        Example:
+            >>> import json, pathlib, threading
+            >>> from ringreel.wirehead import WireheadLogger
+            >>> logger = WireheadLogger("config.yaml", poll_interval=0.1)
+            >>> threading.Timer(0.5, logger.stop).start()
+            >>> logger.run(out="swaps.jsonl")
+            >>> json.loads(pathlib.Path("swaps.jsonl").read_text())["swap_count"]
+            1
         """
         told = 0
 
@@ -138,11 +229,35 @@ class WireheadLogger:
         self._write(interval, out, lines)
 
     def run_daemon(self, interval: float | None = None, out: "TextIO | str | os.PathLike[str] | None" = None) -> None:
-        """Writes a snapshot a line, again and again, as `run` writes swaps."""
+        """Writes a snapshot as a line at each check, until ``stop`` is called.
+
+        Args:
+            interval (float | None): Seconds between two checks. None (the default) is ``poll_interval``.
+            out (TextIO | str | os.PathLike | None): An open file, or the path of a file to which lines are
+                appended. None (the default) is stdout.
+
+        Example:
+            >>> import json, pathlib, threading
+            >>> from ringreel.wirehead import WireheadLogger
+            >>> logger = WireheadLogger("config.yaml", poll_interval=0.1)
+            >>> threading.Timer(0.5, logger.stop).start()
+            >>> logger.run_daemon(out="snapshots.jsonl")
+            >>> first = pathlib.Path("snapshots.jsonl").read_text().splitlines()[0]
+            >>> json.loads(first)["swap_cap"]
+            4
+        """
         self._write(interval, out, lambda snapshot, _: [snapshot.to_jsonl()])
 
     def run_tui(self) -> None:
-        """A live view on the terminal: the command `ringreel top`. Raises ConfigError where it cannot be shown."""
+        """Shows a live view on the terminal, as the command ``ringreel top`` does.
+
+        Raises:
+            ConfigError: The configuration is a dict, or there is no terminal.
+
+        Example:
+            >>> from ringreel.wirehead import WireheadLogger
+            >>> WireheadLogger("config.yaml").run_tui()             # doctest: +SKIP
+        """
         if isinstance(self._config_path, Mapping):
             raise ConfigError("the view on the terminal needs a configuration in a file, not a dict")
         path, interval = os.fspath(self._config_path), str(self.poll_interval)
@@ -150,7 +265,17 @@ class WireheadLogger:
             raise ConfigError("the view on the terminal could not be shown: is there a terminal?")
 
     def stop(self) -> None:
-        """Ends `run` or `run_daemon`, which may be called again then. May be called by another thread."""
+        """Ends ``run`` or ``run_daemon``, which can be called again afterwards. Any thread may call it.
+
+        Example:
+            >>> import io, threading
+            >>> from ringreel.wirehead import WireheadLogger
+            >>> logger = WireheadLogger("config.yaml", poll_interval=0.1)
+            >>> thread = threading.Thread(target=logger.run, kwargs={"out": io.StringIO()})
+            >>> thread.start()
+            >>> logger.stop()
+            >>> thread.join()
+        """
         self._stopped.set()
 
     def _write(
@@ -159,7 +284,7 @@ class WireheadLogger:
         out: "TextIO | str | os.PathLike[str] | None",
         lines: Callable[[WireheadSnapshot, list[SwapLog]], list[str]],
     ) -> None:
-        """A ring that is not there yet, or away, is waited for."""
+        """Writes lines until ``stop`` is called. Waits for a ring that is missing or unreachable."""
         seconds = self.poll_interval if interval is None else _interval(interval)
         with on_stderr(), _opened(out) as file:
             away = ""

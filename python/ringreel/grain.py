@@ -1,28 +1,29 @@
-"""A ring as a data source for Grain, the loader of JAX programs. Grain itself is not imported.
+"""A ring as a data source for Grain, the data loader of JAX programs. Does not import Grain.
 
-::
+Grain promises that the same seed gives the same samples in the same order, also after a restart. A
+ring keeps changing. So a source is one generation, the newest one when it is constructed, and it
+stays that one in all threads, and in all processes that it is sent to. For fresh samples construct a
+new source, for example in each epoch. If the generation is reclaimed in the middle of an epoch,
+reading raises ``ReclaimedError``; it never continues with other samples. A generation is kept for
+``KEEP`` further promotions: a larger ``KEEP`` in the configuration gives an epoch more time.
 
-    import grain
-    from ringreel.grain import RingSource
+A checkpoint of Grain holds positions, not samples. To resume from it, construct a source of the same
+generation: store ``RingSource.generation`` beside the checkpoint, and pass it as ``generation``.
+``grain.DataLoader`` refuses the state of another source; ``grain.MapDataset`` does not check.
 
-    source = RingSource("config.yaml", parts=["data", "label"])
-    samples = grain.MapDataset.source(source).shuffle(seed=1)
-    samples = samples.to_iter_dataset(grain.ReadOptions(num_threads=4, prefetch_buffer_size=16))
-    for batch in samples.batch(8, drop_remainder=True):
-        batch["data"], batch["label"]
+Without ``grain.ReadOptions``, Grain reads up to 500 items ahead in each process, which is a lot for
+large samples.
 
-(Without `ReadOptions` Grain holds up to 500 items that it read ahead, in each process. That is much for large samples.)
-
-Grain promises that the same seed gives the same samples in the same order, also after a restart. A ring goes on
-changing meanwhile. So a source is one generation, the newest one of the moment it was made, and it stays that one: in
-all threads, and in all processes that it is sent to. For fresh samples make a new source, for each epoch, say. When the
-generation is reclaimed in the middle of an epoch, reading raises `ReclaimedError`; it never goes on with other samples.
-A generation stays while the ring is swapped ``KEEP`` times: a larger ``KEEP`` in the configuration gives an epoch more
-time.
-
-A checkpoint of Grain's holds positions, not samples. To go on from it, make the source of the same generation again:
-keep `RingSource.generation` beside the checkpoint, and give it as `generation`. `grain.DataLoader` refuses the state of
-another source; `grain.MapDataset` takes it unseen.
+Example:
+    >>> import grain
+    >>> from ringreel.grain import RingSource
+    >>> source = RingSource("config.yaml", parts=["data", "label"])
+    >>> samples = grain.MapDataset.source(source).shuffle(seed=1)
+    >>> options = grain.ReadOptions(num_threads=1, prefetch_buffer_size=2)
+    >>> for batch in samples.to_iter_dataset(options).batch(2, drop_remainder=True):
+    ...     print(batch["data"].shape)
+    (2, 2, 3)
+    (2, 2, 3)
 """
 
 import operator
@@ -36,34 +37,46 @@ from ringreel._errors import ReclaimedError, RingMismatchError
 from ringreel._ring import Config, Ring
 from ringreel._sample import _array
 
+__all__ = ["RingSource"]
+
 
 class RingSource:
-    """The samples of one generation of a ring, by position, as Grain asks for them.
+    """The samples of one generation of a ring, by position, as Grain requests them.
 
-    An item is a dict from the name of a part to a NumPy array, or to `bytes` for a part that was written as bytes.
-    (Decode those before a batch is made: NumPy makes fixed-length text of them, which loses zeros at the end.) The
-    arrays may be changed in place: they lie in memory of this item alone, and nobody else sees a change. A bfloat16
-    part is as in `Sample`.
+    An item is a dict from the name of a part to a NumPy array, or to ``bytes`` for a part that was
+    written as bytes. (Decode bytes before batching: NumPy stores them as fixed-length text and drops
+    trailing zeros.) The arrays are writable and private to the item. A bfloat16 part is as in
+    ``ringreel.Sample``.
 
-    It may be read by several threads, pickled (it goes on with the same generation of the same ring), and used on in a
-    forked child. Its `repr`, which Grain keeps in checkpoints and compares, names the ring by its id, the generation
-    and the parts: what decides which samples these are. Where the ring is mounted is no part of it.
+    A source can be read by several threads, pickled (it stays with the same generation of the same
+    ring), and used in a forked child. Its ``repr``, which Grain stores in checkpoints and compares, names
+    what determines the samples: the ring's id, the generation and the parts. It does not name the ring's
+    path.
 
-    Parameters
-    ----------
-    config : path of a configuration file, a dict, or a `Ring`.
-    parts : names of the parts to give, in this order; None: all. Others are never turned into arrays.
-    timeout : seconds for which it waits for the ring's first generation, here and in every process; None: for ever.
-    generation : number of the generation; None: the newest one.
+    Args:
+        config (str | os.PathLike | Mapping | Ring): Path of a configuration file, a dict, or a ``Ring``.
+        parts (Iterable[str] | None): Names of the parts to return, in this order. The other parts are
+            never converted. None (the default) returns all.
+        timeout (float | None): Seconds to wait for the ring's first generation, here and in every
+            process. None (the default) waits without limit.
+        generation (int | None): Number of the generation. None (the default) is the newest one.
 
-    Raises
-    ------
-    ConfigError : the configuration cannot be used.
-    RingMismatchError : the ring does not fit the configuration.
-    RingTimeoutError : there was no generation in time.
-    ReclaimedError : generation `generation` is gone, and its manifest too. (Where only its samples are gone, reading
-        says so.)
-    ValueError : `parts` names none of the ring's parts or nothing, or generation `generation` is not there yet.
+    Raises:
+        ConfigError: The configuration cannot be used.
+        RingMismatchError: The ring does not match the configuration.
+        RingTimeoutError: No generation appeared within ``timeout`` seconds.
+        ReclaimedError: Generation ``generation`` and its manifest were reclaimed. (If only its samples
+            were, reading an item raises it.)
+        ValueError: ``parts`` is empty or names a part that the ring does not have, or generation
+            ``generation`` does not exist yet.
+
+    Example:
+        >>> from ringreel.grain import RingSource
+        >>> source = RingSource("config.yaml", parts=["label"])
+        >>> len(source), source[2]
+        (4, {'label': array(2)})
+        >>> source
+        RingSource(ring='...', generation=1, parts=['label'])
     """
 
     def __init__(
@@ -96,7 +109,13 @@ class RingSource:
 
     @property
     def generation(self) -> int:
-        """The number of the generation that is read."""
+        """Number of the generation that is read.
+
+        Example:
+            >>> from ringreel.grain import RingSource
+            >>> RingSource("config.yaml").generation
+            1
+        """
         return self._generation
 
     def __repr__(self) -> str:
@@ -104,14 +123,20 @@ class RingSource:
         return f"RingSource(ring={self._ring_id!r}, generation={self._generation}, parts=[{parts}])"
 
     def __len__(self) -> int:
-        """How many samples the generation holds."""
+        """Returns the number of samples of the generation."""
         return self._length
 
     def __getitem__(self, index: SupportsIndex) -> dict[str, Any]:
-        """The parts of the sample at `index`, from the end when negative.
+        """Returns the parts of a sample by name.
 
-        Raises IndexError when there is no such sample; `DamagedSampleError` when it cannot be read; `ReclaimedError`
-        when its generation is gone; `RingMismatchError` in another process, when the path leads to another ring there.
+        Args:
+            index (SupportsIndex): Position of the sample; negative positions count from the end.
+
+        Raises:
+            IndexError: The generation has no such sample.
+            DamagedSampleError: The sample cannot be read.
+            ReclaimedError: The generation was reclaimed.
+            RingMismatchError: In another process, the path leads to another ring.
         """
         try:
             self._check()
@@ -125,11 +150,16 @@ class RingSource:
         return values
 
     def _getitems(self, indices: Sequence[SupportsIndex]) -> list[dict[str, Any]]:
-        """The items at `indices`, in this order: the name under which Grain asks for several at once."""
+        """Returns the items at ``indices``, in this order. Grain calls this method for several items."""
         return [self[index] for index in indices]
 
     def _check(self) -> None:
-        """Whether this process, too, reads that generation of that ring."""
+        """Checks that this process reads the same generation of the same ring.
+
+        Raises:
+            ReclaimedError: The generation has no manifest.
+            RingMismatchError: The path leads to another ring.
+        """
         if self._pid == os.getpid():
             return
         if self._dataset.generation != self._generation:
@@ -155,7 +185,11 @@ class RingSource:
 
 
 def _chosen(parts: Iterable[str] | None, names: list[str], path: str) -> tuple[str, ...]:
-    """The parts to give, each once."""
+    """Returns the names of the parts to read, without duplicates.
+
+    Raises:
+        ValueError: There are none, or the ring does not have one of them.
+    """
     chosen = tuple(dict.fromkeys(names if parts is None else [parts] if isinstance(parts, str) else parts))
     unknown = [name for name in chosen if name not in names]
     if unknown or not chosen:

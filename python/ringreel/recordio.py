@@ -1,29 +1,34 @@
-"""RecordIO files as MXNet has them: its module `mxnet.recordio` again, without MXNet.
+"""RecordIO files as MXNet reads and writes them: its module ``mxnet.recordio``, without MXNet.
 
-A program that reads or writes `.rec` files runs with only its import changed::
+A program that reads or writes ``.rec`` files runs with only its import changed. Names, arguments,
+results and files are those of MXNet 1.9.1. Differences:
 
-    from ringreel import recordio
+- Reading is strict. Data that no RecordIO writer produces (a torn record, parts in a wrong order, a
+  magic number that is not escaped) raises a ``RecordError`` that names the file and the byte. MXNet
+  merges or drops some of it silently.
+- A reader can be used by several threads, and in forked children, each of which continues
+  independently from the reader's position. It can seek after the end of the file.
+- A writer belongs to the process that opened it, and so does its buffered data. Pickling an open
+  writer is refused, because opening the copy would empty the file.
+- Pickling a reader leaves it open. As in MXNet, the copy starts at the first record, and opens the
+  files by their paths.
+- Readers and writers are context managers, and readers are iterable. ``uri`` is text. Only local files
+  can be opened.
+- A system error is an OSError, not an MXNetError; misuse is a RingreelError, not an AssertionError.
 
-    with recordio.MXIndexedRecordIO("train.idx", "train.rec", "w") as out:
-        for number, (image, label) in enumerate(pictures):
-            out.write_idx(number, recordio.pack_img(recordio.IRHeader(0, label, number, 0), image))
-
-    train = recordio.MXIndexedRecordIO("train.idx", "train.rec", "r")
-    header, image = recordio.unpack_img(train.read_idx(train.keys[0]))
-    for record in train:                        # goes on behind it, to the end of the file
-        header, data = recordio.unpack(record)
-
-Names, arguments, results and files are those of MXNet 1.9.1. What differs:
-
-- Reading is strict. What no RecordIO writer writes (a torn record, parts in a wrong order, a magic that is not escaped)
-  is a `RecordError` that names the file and the byte; MXNet merges or drops some of that silently.
-- A reader may be used by several threads, and in forked children, each of which goes on by itself from where the reader
-  stood. After the end of the file it can seek.
-- A writer belongs to the process that opened it, and what it has not written yet to that process alone. Pickling an
-  open writer is refused: its copy would empty the file.
-- Pickling a reader leaves it open. As there, the copy begins with the first record, and finds the files by their paths.
-- Readers and writers are context managers, and readers are iterable. `uri` is text. Only local files are opened.
-- What the system refuses is an OSError, not an MXNetError; misuse is a RingreelError, not an AssertionError.
+Example:
+    >>> from ringreel import recordio
+    >>> with recordio.MXIndexedRecordIO("train.idx", "train.rec", "w") as out:
+    ...     for number in range(3):
+    ...         header = recordio.IRHeader(0, float(number), number, 0)
+    ...         out.write_idx(number, recordio.pack(header, b"data"))
+    >>> with recordio.MXIndexedRecordIO("train.idx", "train.rec", "r") as train:
+    ...     header, data = recordio.unpack(train.read_idx(1))
+    ...     print(header.label, data)
+    ...     for record in train:                    # continues to the end of the file
+    ...         print(recordio.unpack(record)[0].id)
+    1.0 b'data'
+    2
 """
 
 import io
@@ -56,13 +61,24 @@ _Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
 
 class RecordError(RingreelError, ValueError):
-    """A file, or a record, is not as it should be. The message names the file and the byte, and says what to do.
+    """A RecordIO file, or a record, that is invalid.
 
-    Attributes
-    ----------
-    path : str, the file; None where the record did not come from one.
-    offset : int, the byte in it; None where there is no single one.
-    kind : str, the name of what is wrong with the framing or with the index: "BadMagic", "Truncated", ... ; else None.
+    The message names the file and the byte, and says what to do.
+
+    Attributes:
+        path (str | None): Path of the file; None if the record was not read from a file.
+        offset (int | None): Offset of the error in bytes; None if there is no single one.
+        kind (str | None): Name of the error in the framing or in the index: "BadMagic", "Truncated", ...
+
+    Example:
+        >>> import pathlib
+        >>> from ringreel import recordio
+        >>> size = pathlib.Path("bad.rec").write_bytes(b"not a RecordIO file")
+        >>> try:
+        ...     recordio.MXRecordIO("bad.rec", "r").read()
+        ... except recordio.RecordError as error:
+        ...     print(error.kind, error.path, error.offset)
+        BadMagic bad.rec 0
     """
 
     path: str | None = None
@@ -71,26 +87,32 @@ class RecordError(RingreelError, ValueError):
 
 
 class MXRecordIO:
-    """Reads or writes a RecordIO file, record after record.
+    """A RecordIO file, read or written record after record.
 
-    A context manager: leaving it closes. Iterating reads on to the end of the file.
+    It is a context manager: leaving the ``with`` block closes it. Iteration reads to the end of the file.
 
-    Parameters
-    ----------
-    uri : path of the file. ``file://`` before it is allowed.
-    flag : "r" for reading; "w" for writing, which empties a file that is there.
+    Args:
+        uri (str | bytes | os.PathLike): Path of the file, or a ``file://`` address.
+        flag (str): ``"r"`` for reading, ``"w"`` for writing. ``"w"`` empties an existing file.
 
-    Attributes
-    ----------
-    uri : str
-    flag : str
-    writable, is_open : bool
-    pid : int, the process that opened it; None while it is closed.
+    Attributes:
+        uri (str): Path of the file.
+        flag (str): The flag.
+        writable (bool): Whether it was opened for writing.
+        is_open (bool): Whether it is open.
+        pid (int | None): Id of the process that opened it; None while it is closed.
 
-    Raises
-    ------
-    OSError : the file cannot be opened.
-    ValueError : another flag.
+    Raises:
+        OSError: The file cannot be opened.
+        ValueError: ``flag`` is neither ``"r"`` nor ``"w"``.
+
+    Example:
+        >>> from ringreel import recordio
+        >>> with recordio.MXRecordIO("data.rec", "w") as out:
+        ...     offsets = [out.write(record) for record in (b"one", b"two")]
+        >>> with recordio.MXRecordIO("data.rec", "r") as records:
+        ...     list(records)
+        [b'one', b'two']
     """
 
     def __init__(self, uri: _Path, flag: str) -> None:
@@ -108,8 +130,23 @@ class MXRecordIO:
         self._end: weakref.finalize[..., Any] | None = None
 
     def open(self) -> None:
-        """Opens the file; closes it before, where it is open. A reader stands at the first record then, and a writer
-        has an empty file."""
+        """Opens the file; closes it first if it is open.
+
+        A reader is then at the first record, and the file of a writer is empty.
+
+        Raises:
+            OSError: The file cannot be opened.
+            ValueError: The flag is neither ``"r"`` nor ``"w"``.
+
+        Example:
+            >>> from ringreel import recordio
+            >>> out = recordio.MXRecordIO("data.rec", "w")
+            >>> out.close()
+            >>> out.open()
+            >>> out.is_open
+            True
+            >>> out.close()
+        """
         if self.flag not in ("r", "w"):
             raise ValueError(f"Invalid flag {self.flag}: it is 'r' or 'w'")
         if self.is_open:
@@ -132,13 +169,24 @@ class MXRecordIO:
         self._end = weakref.finalize(self, _close, self.pid, self._writer, beside)
 
     def _open_beside(self) -> io.TextIOBase | None:
-        """Opens what belongs to the file, and is closed with it."""
+        """Opens the files that belong to this one. They are closed with it."""
         return None
 
     def close(self) -> None:
-        """Closes the file. What a writer still held is written now; in a forked child it is left to the parent.
+        """Closes the file.
 
-        Raises OSError where the system could not write all of it.
+        A writer writes its buffered data first. In a forked child, the data is left to the parent.
+
+        Raises:
+            OSError: The data could not be written.
+
+        Example:
+            >>> from ringreel import recordio
+            >>> out = recordio.MXRecordIO("data.rec", "w")
+            >>> offset = out.write(b"one")
+            >>> out.close()
+            >>> out.is_open
+            False
         """
         if not self.is_open:
             return
@@ -150,32 +198,76 @@ class MXRecordIO:
             end()
 
     def reset(self) -> None:
-        """Back to the first record. A writer's file is emptied."""
+        """Returns to the first record. The file of a writer is emptied.
+
+        Example:
+            >>> from ringreel import recordio
+            >>> with recordio.MXRecordIO("data.rec", "w") as out:
+            ...     offset = out.write(b"one")
+            >>> with recordio.MXRecordIO("data.rec", "r") as records:
+            ...     first = records.read()
+            ...     records.reset()
+            ...     records.read() == first
+            True
+        """
         if self.is_open:
             self._own()
         self.close()
         self.open()
 
     def read(self) -> bytes | None:
-        """The next record; None at the end of the file.
+        """Reads the next record.
 
-        Raises `RecordError` for what is no record; the next call says the same again.
+        Returns:
+            bytes | None: The record; None at the end of the file.
+
+        Raises:
+            RecordError: The record is invalid. The next call raises the same error.
+
+        Example:
+            >>> from ringreel import recordio
+            >>> with recordio.MXRecordIO("data.rec", "w") as out:
+            ...     offset = out.write(b"one")
+            >>> with recordio.MXRecordIO("data.rec", "r") as records:
+            ...     records.read(), records.read()
+            (b'one', None)
         """
         return self._reading().read()
 
     def write(self, buf: Any) -> int:
-        """Writes one record: bytes, or anything else that holds plain bytes, less than 2^29 of them. No other thread
-        may change them until it returns.
+        """Writes one record.
 
-        Returns the byte offset at which the record begins. Only after `close` all of it is in the file, for others to
-        read.
+        The whole record is in the file, for others to read, only after ``close``. No other thread may change
+        ``buf`` until the call returns.
 
-        Raises OSError when the system could not write; nothing can be written after that.
+        Args:
+            buf (Buffer): The bytes of the record, fewer than 2**29: bytes, or another object that holds plain
+                bytes.
+
+        Returns:
+            int: Offset in bytes at which the record starts.
+
+        Raises:
+            OSError: The record could not be written. Nothing can be written afterwards.
+
+        Example:
+            >>> from ringreel import recordio
+            >>> with recordio.MXRecordIO("data.rec", "w") as out:
+            ...     out.write(b"one"), out.write(b"two")
+            (0, 12)
         """
         return self._writing().write(buf)
 
     def tell(self) -> int:
-        """The byte offset at which the next record will be written, or read."""
+        """Returns the offset in bytes at which the next record will be written or read.
+
+        Example:
+            >>> from ringreel import recordio
+            >>> with recordio.MXRecordIO("data.rec", "w") as out:
+            ...     offset = out.write(b"one")
+            ...     out.tell()
+            12
+        """
         return self._writing().position if self.writable else self._reading().position
 
     def _reading(self) -> _ringreel.RecordReader:
@@ -194,7 +286,7 @@ class MXRecordIO:
         return RingreelError(f"{self.uri}: not open for {use}: its flag is {self.flag!r}, not {flag}")
 
     def _own(self) -> None:
-        """A writer of another process is not to be emptied here."""
+        """Checks that this process opened the writer, so that it does not empty another process's file."""
         if self.writable and self.pid != os.getpid():
             raise RingreelError(
                 f"{self.uri}: this writer was opened in process {self.pid}, not in this one ({os.getpid()}): "
@@ -202,7 +294,7 @@ class MXRecordIO:
             )
 
     def __iter__(self) -> Iterator[bytes]:
-        """The records from here on."""
+        """Yields the records from the current position to the end of the file."""
         return iter(self._reading().read, None)
 
     def __enter__(self) -> Self:
@@ -235,23 +327,35 @@ class MXRecordIO:
 
 
 class MXIndexedRecordIO(MXRecordIO):
-    """Reads or writes a RecordIO file with an index beside it: a line ``key <TAB> byte offset`` for each record.
+    """A RecordIO file with an index beside it, which has a line ``key <TAB> byte offset`` per record.
 
-    Parameters
-    ----------
-    idx_path : path of the index.
-    uri, flag : as for `MXRecordIO`.
-    key_type : what makes a key of its text: int, str, ...
+    Args:
+        idx_path (str | bytes | os.PathLike): Path of the index.
+        uri (str | bytes | os.PathLike): Path of the file, or a ``file://`` address.
+        flag (str): ``"r"`` for reading, ``"w"`` for writing. ``"w"`` empties existing files.
+        key_type (Callable[[str], Any]): Makes a key from its text, such as ``int`` (the default) or
+            ``str``.
 
-    Attributes
-    ----------
-    idx : dict, the byte offset for each key; the last one, where a key stands twice.
-    keys : list of keys, as they stand in the index.
-    idx_path : str
-    key_type : type
-    fidx : the open file of the index.
+    Attributes:
+        idx (dict): Byte offset by key; of a key that occurs repeatedly, the last one.
+        keys (list): The keys in the order of the index.
+        idx_path (str): Path of the index.
+        key_type (Callable): Makes a key from its text.
+        fidx (io.TextIOBase): The open file of the index.
 
-    Raises `RecordError` for an index that cannot be used, beside what `MXRecordIO` raises.
+    Raises:
+        RecordError: The index cannot be used.
+        OSError: A file cannot be opened.
+        ValueError: ``flag`` is neither ``"r"`` nor ``"w"``.
+
+    Example:
+        >>> from ringreel import recordio
+        >>> with recordio.MXIndexedRecordIO("data.idx", "data.rec", "w") as out:
+        ...     out.write_idx(7, b"seven")
+        ...     out.write_idx(8, b"eight")
+        >>> with recordio.MXIndexedRecordIO("data.idx", "data.rec", "r") as records:
+        ...     records.keys, records.read_idx(8)
+        ([7, 8], b'eight')
     """
 
     def __init__(self, idx_path: _Path, uri: _Path, flag: str, key_type: Any = int) -> None:
@@ -279,25 +383,71 @@ class MXIndexedRecordIO(MXRecordIO):
         return file
 
     def seek(self, idx: Any) -> None:
-        """Makes `read` go on at the record with the key `idx`. A reader that was closed is opened again.
+        """Moves to the record with the key ``idx``, which ``read`` then returns. Opens a closed reader.
 
-        Raises KeyError when there is no such key.
+        Args:
+            idx (Any): The key.
+
+        Raises:
+            KeyError: The index has no such key.
+
+        Example:
+            >>> from ringreel import recordio
+            >>> with recordio.MXIndexedRecordIO("data.idx", "data.rec", "w") as out:
+            ...     out.write_idx(7, b"seven")
+            ...     out.write_idx(8, b"eight")
+            >>> with recordio.MXIndexedRecordIO("data.idx", "data.rec", "r") as records:
+            ...     records.seek(8)
+            ...     records.read()
+            b'eight'
         """
         offset = self._offset(idx)
         self._reading().seek(offset)
 
     def read_idx(self, idx: Any) -> bytes:
-        """The record with the key `idx`, after which `read` goes on behind it. A closed reader is opened again.
+        """Returns the record with the key ``idx``; ``read`` then continues after it. Opens a closed reader.
 
-        Of use to many threads at once: each gets its own record.
+        Many threads can call it at once.
 
-        Raises KeyError when there is no such key; `RecordError` for what is no record.
+        Args:
+            idx (Any): The key.
+
+        Returns:
+            bytes: The record.
+
+        Raises:
+            KeyError: The index has no such key.
+            RecordError: The record is invalid.
+
+        Example:
+            >>> from ringreel import recordio
+            >>> with recordio.MXIndexedRecordIO("data.idx", "data.rec", "w", str) as out:
+            ...     out.write_idx("cat", b"meow")
+            >>> with recordio.MXIndexedRecordIO("data.idx", "data.rec", "r", str) as records:
+            ...     records.read_idx("cat")
+            b'meow'
         """
         offset = self._offset(idx)
         return self._reading().read_at(offset)
 
     def write_idx(self, idx: Any, buf: Any) -> None:
-        """Writes a record, as `write` does, and its key into the index."""
+        """Writes a record, as ``write`` does, and its key into the index.
+
+        Args:
+            idx (Any): The key. Its text must not be empty or contain a tab or a line end.
+            buf (Buffer): The bytes of the record.
+
+        Raises:
+            RecordError: ``idx`` cannot be a key.
+            OSError: The record could not be written.
+
+        Example:
+            >>> from ringreel import recordio
+            >>> with recordio.MXIndexedRecordIO("data.idx", "data.rec", "w") as out:
+            ...     out.write_idx(7, b"seven")
+            ...     out.idx
+            {7: 0}
+        """
         key = self.key_type(idx)
         text = str(key)
         if not text or any(mark in text for mark in "\t\r\n"):
@@ -327,7 +477,10 @@ class MXIndexedRecordIO(MXRecordIO):
 
 
 class _IndexFile(io.TextIOBase):
-    """The index of a writer, open as `fd`. In a forked child it gives up what it holds: the parent writes that."""
+    """The index file of a writer, open as ``fd``.
+
+    In a forked child it discards buffered text, which the parent writes.
+    """
 
     def __init__(self, path: str, fd: int) -> None:
         self.name = path
@@ -379,7 +532,7 @@ def _close(pid: int, writer: _ringreel.RecordWriter | None, beside: io.TextIOBas
 
 
 def _local(uri: str) -> str:
-    """The path of a file, from what MXNet takes for a file's address."""
+    """Returns the path of a file, given as a path or as a ``file://`` address."""
     scheme, separator, path = uri.partition("://")
     if not separator:
         return uri
@@ -389,13 +542,19 @@ def _local(uri: str) -> str:
 
 
 class HEADER(NamedTuple):
-    """What MXNet puts before the bytes of a labelled image: it calls this IRHeader.
+    """The header that MXNet puts before the bytes of a labelled image. Also named ``IRHeader``.
 
-    Attributes
-    ----------
-    flag : int, the number of labels that follow the header; 0: the label is in it. `pack` sets it.
-    label : a number; or one or more numbers, kept as float32.
-    id, id2 : int, 0 to 2^64 - 1.
+    Attributes:
+        flag (int): Number of labels that follow the header; 0 if the label is in the header. ``pack``
+            sets it.
+        label (float | Sequence[float]): One number, or an array of numbers, which are stored as float32.
+        id (int): From 0 to 2**64 - 1.
+        id2 (int): From 0 to 2**64 - 1.
+
+    Example:
+        >>> from ringreel import recordio
+        >>> recordio.IRHeader(flag=0, label=1.0, id=7, id2=0).id
+        7
     """
 
     flag: int
@@ -411,7 +570,22 @@ _IR_SIZE = struct.calcsize(_IR_FORMAT)
 
 
 def pack(header: HEADER | tuple[int, Any, int, int], s: bytes) -> bytes:
-    """The header, its labels where they are an array, and `s`: a record for `write`."""
+    """Returns a record: the header, its labels if they are an array, and ``s``.
+
+    Args:
+        header (HEADER | tuple): The header.
+        s (bytes): The data.
+
+    Returns:
+        bytes: A record for ``MXRecordIO.write``.
+
+    Example:
+        >>> from ringreel import recordio
+        >>> record = recordio.pack(recordio.IRHeader(0, [1.0, 2.0], 7, 0), b"data")
+        >>> header, data = recordio.unpack(record)
+        >>> header.label.tolist(), data
+        ([1.0, 2.0], b'data')
+    """
     header = HEADER(*header)
     if isinstance(header.label, numbers.Number):
         return struct.pack(_IR_FORMAT, *header._replace(flag=0)) + s
@@ -420,10 +594,22 @@ def pack(header: HEADER | tuple[int, Any, int, int], s: bytes) -> bytes:
 
 
 def unpack(s: bytes) -> tuple[HEADER, bytes]:
-    """The header, and what follows it, of a record that `pack` made. Labels behind the header are a read-only float32
-    array.
+    """Splits a record that ``pack`` made.
 
-    Raises `RecordError` when it is too short for its header and labels.
+    Args:
+        s (bytes): The record.
+
+    Returns:
+        tuple[HEADER, bytes]: The header and the data. Labels that follow the header are a read-only
+        float32 array.
+
+    Raises:
+        RecordError: The record is too short for its header and labels.
+
+    Example:
+        >>> from ringreel import recordio
+        >>> recordio.unpack(recordio.pack((0, 1.0, 7, 0), b"data"))
+        (HEADER(flag=0, label=1.0, id=7, id2=0), b'data')
     """
     if len(s) < _IR_SIZE:
         raise RecordError(f"a record of {len(s)} bytes begins with no IRHeader, which takes {_IR_SIZE}")
@@ -438,41 +624,62 @@ def unpack(s: bytes) -> tuple[HEADER, bytes]:
 
 
 def unpack_img(s: bytes, iscolor: int = -1) -> tuple[HEADER, Any]:
-    """The header, and the image, of a record that `pack_img` made.
+    """Splits a record that ``pack_img`` made, and decodes the image.
 
-    Parameters
-    ----------
-    s : the record.
-    iscolor : 1: three channels, blue first, 8 bits; 0: grey, one channel without an axis, 8 bits; -1: as it was stored,
-        its alpha and its 16 bits kept. With OpenCV also its other flags.
+    OpenCV is used if both OpenCV and Pillow are installed.
 
-    Returns
-    -------
-    header, and array of uint8 or uint16: rows, columns and, but for grey, channels. None where the bytes are no image.
+    Args:
+        s (bytes): The record.
+        iscolor (int): 1: three channels, blue first, 8 bits. 0: grey, one channel without an axis, 8
+            bits. -1 (the default): as stored, with alpha and 16 bits. With OpenCV also its other flags.
 
-    Raises
-    ------
-    RecordError : no header.
-    ImportError : neither OpenCV nor Pillow is installed. OpenCV is taken where both are.
-    RingreelError : without OpenCV, what only that can decode.
+    Returns:
+        tuple[HEADER, numpy.ndarray | None]: The header, and an array of uint8 or uint16 with the axes
+        rows, columns and, except for grey, channels. None if the bytes are not an image.
+
+    Raises:
+        RecordError: The record has no header.
+        ImportError: Neither OpenCV nor Pillow is installed.
+        RingreelError: The image needs OpenCV, which is not installed.
+
+    Example:
+        >>> from ringreel import recordio
+        >>> image = np.zeros((4, 6, 3), np.uint8)
+        >>> record = recordio.pack_img(recordio.IRHeader(0, 1.0, 7, 0), image, img_fmt=".png")
+        >>> header, grey = recordio.unpack_img(record, iscolor=0)
+        >>> header.id, grey.shape
+        (7, (4, 6))
     """
     header, data = unpack(s)
     return header, _images.decode(data, iscolor)
 
 
 def pack_img(header: HEADER | tuple[int, Any, int, int], img: Any, quality: int = 95, img_fmt: str = ".jpg") -> bytes:
-    """The header and the image, encoded: a record for `write`.
+    """Returns a record: the header and an encoded image.
 
-    Parameters
-    ----------
-    header : as for `pack`.
-    img : array of uint8: rows, columns and, but for grey, 3 or 4 channels, blue first.
-    quality : of a JPEG, 1 to 100; of a PNG, how hard to compress, 1 to 9.
-    img_fmt : ".jpg", ".png", or with OpenCV any other that it knows.
+    OpenCV is used if both OpenCV and Pillow are installed.
 
-    Raises
-    ------
-    ImportError : neither OpenCV nor Pillow is installed. OpenCV is taken where both are.
-    RingreelError : the image cannot be encoded.
+    Args:
+        header (HEADER | tuple): The header.
+        img (numpy.ndarray): Array of uint8 with the axes rows, columns and, except for grey, 3 or 4
+            channels, blue first.
+        quality (int): Quality of a JPEG, 1 to 100, or compression of a PNG, 1 to 9. Default 95.
+        img_fmt (str): ``".jpg"`` (the default), ``".png"``, or with OpenCV any other format that it
+            supports.
+
+    Returns:
+        bytes: A record for ``MXRecordIO.write``.
+
+    Raises:
+        ImportError: Neither OpenCV nor Pillow is installed.
+        RingreelError: The image cannot be encoded.
+
+    Example:
+        >>> from ringreel import recordio
+        >>> image = np.full((4, 6, 3), 255, np.uint8)
+        >>> record = recordio.pack_img(recordio.IRHeader(0, 1.0, 7, 0), image, 9, ".png")
+        >>> header, same = recordio.unpack_img(record)
+        >>> bool((same == image).all())
+        True
     """
     return pack(header, _images.encode(img, quality, img_fmt))

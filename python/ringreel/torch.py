@@ -1,20 +1,18 @@
-"""Rings for torch's `DataLoader`.
+"""Rings as datasets for torch's ``DataLoader``.
 
-The newest generation by index, with stock samplers::
+``RingDataset`` reads the newest generation by index, with torch's own samplers. ``RingStream`` reads
+one epoch after the other. Both work with torch's ``default_collate``; ``collate`` returns the same
+batches and is faster for large samples, because a worker process does not copy them to the trainer.
 
-    import torch, ringreel.torch
-
-    dataset = ringreel.torch.RingDataset("config.yaml", as_tuple=True)
-    loader = torch.utils.data.DataLoader(
-        dataset, batch_size=2, shuffle=True, num_workers=4, collate_fn=ringreel.torch.collate
-    )
-    while True:
-        for data, label in loader:
-            ...
-        dataset.refresh()       # between epochs: on to the newest generation
-
-`RingDataset` works with torch's own `default_collate` too. `collate` gives the same batches and is faster for large
-samples: nothing is copied from a worker to the process that trains.
+Example:
+    >>> import torch
+    >>> from ringreel.torch import RingDataset, collate
+    >>> dataset = RingDataset("config.yaml", as_tuple=True)
+    >>> loader = torch.utils.data.DataLoader(dataset, batch_size=2, shuffle=True, collate_fn=collate)
+    >>> for epoch in range(2):
+    ...     for data, label in loader:
+    ...         assert data.shape == (2, 2, 3)
+    ...     changed = dataset.refresh()             # between epochs: switch to the newest generation
 """
 
 import operator
@@ -46,35 +44,46 @@ else:
 
 
 class RingDataset(_MapStyle):
-    """The samples of one generation of a ring, by index: a map-style `torch.utils.data.Dataset`.
+    """The samples of one generation of a ring, by index: a map-style ``torch.utils.data.Dataset``.
 
-    A sample is a dict of tensors by the names of its parts, or a tuple of them. Parts of bytes stay `bytes`. Tensors
-    lie on the CPU and may be changed in place; nobody else sees a change.
+    A sample is a dict of tensors by the names of its parts, or a tuple of them. Parts of bytes stay
+    ``bytes``. Tensors are on the CPU and can be changed in place; the changes are not seen elsewhere.
 
-    It is opened when it is made, on the newest generation of that moment, and stays with it: `len` does not change
-    under a sampler. `refresh` goes on with the newest one, here and in the workers of this process's loaders (those of
-    `persistent_workers` too); call it between epochs. When the generation is reclaimed before that, reading goes on
-    with the newest one, while `len` stays: where the newest one is shorter, sample i is its sample i modulo its length.
-    (A larger KEEP in the configuration keeps generations for longer.)
+    The dataset opens the ring when it is constructed, on the newest generation of that moment, and stays
+    with it: ``len`` does not change under a sampler. ``refresh`` switches to the newest generation, in
+    this process and in the workers of its loaders (``persistent_workers`` too); call it between epochs.
+    If the generation is reclaimed before that, reading continues with the newest one, and ``len`` stays
+    the same: if the newest one is shorter, sample ``i`` is its sample ``i`` modulo its length. A larger
+    ``KEEP`` in the configuration keeps generations longer.
 
-    It may be pickled, and used on in forked and spawned processes. There it stays with the generation; only workers of
-    a `DataLoader` follow the `refresh` of the process that they belong to. Processes that train together, with a
-    `DistributedSampler` each, have to agree on a generation: let one of them `refresh`, send its `generation` to the
-    others, and let them `refresh` to that.
+    The dataset can be pickled, and used in forked and spawned processes. There it stays with its
+    generation; only workers of a ``DataLoader`` follow the ``refresh`` of the process that they belong
+    to. Processes that train together, each with a ``DistributedSampler``, have to agree on a generation:
+    call ``refresh`` in one of them, send its ``generation`` to the others, and call
+    ``refresh(generation)`` there.
 
-    Parameters
-    ----------
-    config : path of a YAML file, a dict of the same keys, or a `ringreel.Ring`.
-    parts : names of the parts that are given, in this order; None: all, in the order of SAMPLE.
-    as_tuple : whether a sample is a tuple of its parts, in that order, instead of a dict.
-    transform : called with each sample (dict or tuple); what it returns is given in its place. It runs in the worker.
-    timeout : seconds for which it waits for the ring's first generation; None: for ever.
+    Args:
+        config (str | os.PathLike | Mapping | Ring): Path of a YAML file, a dict of the same keys, or a
+            ``ringreel.Ring``.
+        parts (Sequence[str] | None): Names of the parts to return, in this order. None (the default)
+            returns all, in the order of ``SAMPLE``.
+        as_tuple (bool): Whether a sample is a tuple of its parts instead of a dict. Default False.
+        transform (Callable | None): Called with each sample (dict or tuple), in the worker; its result
+            is returned instead. Default None.
+        timeout (float | None): Seconds to wait for the ring's first generation. None (the default) waits
+            without limit.
 
-    Raises
-    ------
-    ConfigError : the configuration cannot be used.
-    ValueError : `parts` is empty, or names what is not in the configuration's SAMPLE.
-    RingTimeoutError : nothing came in time.
+    Raises:
+        ConfigError: The configuration cannot be used.
+        ValueError: ``parts`` is empty, or names a part that is not in the configuration's ``SAMPLE``.
+        RingTimeoutError: No generation appeared within ``timeout`` seconds.
+
+    Example:
+        >>> from ringreel.torch import RingDataset
+        >>> dataset = RingDataset("config.yaml", parts=["label", "data"], as_tuple=True)
+        >>> label, data = dataset[2]
+        >>> len(dataset), label, data.shape
+        (4, tensor(2), torch.Size([2, 3]))
     """
 
     def __init__(
@@ -113,29 +122,47 @@ class RingDataset(_MapStyle):
 
     @property
     def generation(self) -> int:
-        """The number of the generation that was chosen when this was made or refreshed."""
+        """Number of the generation that was selected at construction or by ``refresh``.
+
+        Example:
+            >>> from ringreel.torch import RingDataset
+            >>> RingDataset("config.yaml").generation
+            1
+        """
         self._current()
         return self._number
 
     @property
     def missing(self) -> list[int]:
-        """Generations that KEEP covers and that were missing when this process was to read them.
+        """Generations that ``KEEP`` covers and whose directory or manifest was missing.
 
-        See `ringreel.Dataset.missing`. Each worker of a `DataLoader` counts, and logs, its own.
+        See ``ringreel.Dataset.missing``. Each worker of a ``DataLoader`` counts and logs separately.
+
+        Example:
+            >>> from ringreel.torch import RingDataset
+            >>> RingDataset("config.yaml").missing
+            []
         """
         return sorted(self._missed.union(self._dataset.missing))
 
     def __len__(self) -> int:
-        """How many samples that generation holds. It changes with `refresh` only."""
+        """Returns the number of samples of the generation. Only ``refresh`` changes it."""
         self._current()
         return self._length
 
     def __getitem__(self, index: int) -> Any:
-        """The sample at `index` (an integer; from the end when negative), as a dict or tuple, or as transformed.
+        """Returns a sample as a dict or a tuple, or the result of ``transform``.
 
-        Raises IndexError when there is no such sample; `DamagedSampleError` when it cannot be read; `ReclaimedError`
-        when its generation is gone and there is no newer one; TypeError for a part whose element type torch does not
-        have (name the `parts` you want, to leave that one out); KeyError when it has no part of a name in `parts`.
+        Args:
+            index (int): Position of the sample; negative positions count from the end.
+
+        Raises:
+            IndexError: The generation has no such sample.
+            DamagedSampleError: The sample cannot be read.
+            ReclaimedError: The generation was reclaimed, and no newer one exists.
+            TypeError: torch does not have a part's element type. Name the other ``parts`` to leave that one
+                out.
+            KeyError: The sample has no part of a name in ``parts``.
         """
         dataset = self._current()
         asked = operator.index(index)
@@ -151,14 +178,31 @@ class RingDataset(_MapStyle):
         return value if self._transform is None else self._transform(value)
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
-        """The samples at `indices`, in that order. Raises what `dataset[index]` raises."""
+        """Returns the samples at ``indices``, in that order. Raises what ``dataset[index]`` raises."""
         return [self[index] for index in indices]
 
     def refresh(self, generation: int | None = None) -> bool:
-        """Goes on with the newest generation, or with `generation`. Whether that is another one.
+        """Switches to the newest generation, or to a given one.
 
-        Call it between epochs, in the process that holds the loaders; their workers follow. Raises `ReclaimedError`
-        when `generation` is not there, and RuntimeError in a worker.
+        Call it between epochs, in the process that holds the loaders. Their workers follow.
+
+        Args:
+            generation (int | None): Number of a generation. None (the default) is the newest one.
+
+        Returns:
+            bool: Whether the generation changed.
+
+        Raises:
+            ReclaimedError: Generation ``generation`` does not exist.
+            RuntimeError: It was called in a worker.
+
+        Example:
+            >>> from ringreel.torch import RingDataset
+            >>> dataset = RingDataset("config.yaml")
+            >>> samples = [(np.zeros((2, 3), np.float32), 9)] * 4
+            >>> summary = ringreel.run_generator(samples, "config.yaml", promote=True)
+            >>> dataset.refresh(), dataset.generation
+            (True, 2)
         """
         if torch.utils.data.get_worker_info() is not None:
             raise RuntimeError("refresh() was called in a worker: call it where the DataLoader is, between epochs")
@@ -173,7 +217,7 @@ class RingDataset(_MapStyle):
         return number != before
 
     def _current(self) -> Dataset:
-        """What is read in this process."""
+        """Returns the dataset of this process. In a worker, follows the trainer's ``refresh`` first."""
         self._settle()
         if torch.utils.data.get_worker_info() is not None and int(self._shared) != self._number:
             number = int(self._shared)
@@ -181,7 +225,7 @@ class RingDataset(_MapStyle):
         return self._dataset
 
     def _settle(self) -> None:
-        """Makes it this process's own, which others' `refresh` does not concern, unless this process is a worker."""
+        """Stops following the parent process's ``refresh``, unless this process is a worker."""
         if self._pid == os.getpid():
             return
         self._pid = os.getpid()
@@ -206,9 +250,12 @@ os.register_at_fork(before=_settle_all)
 
 
 def _read(dataset: Dataset, index: int) -> Sample:
-    """The sample at `index`, counted round from the beginning in a generation that is shorter.
+    """Returns the sample at ``index``, modulo the number of samples of a shorter generation.
 
-    A dataset whose generation is reclaimed goes on with the newest one, which may be. Raises what `dataset[i]` raises.
+    A dataset whose generation is reclaimed continues with the newest one, which can be shorter.
+
+    Raises:
+        ReclaimedError: Generations are reclaimed faster than the sample is read.
     """
     for _ in range(_TRIES):
         inside = index % len(dataset)

@@ -1,15 +1,21 @@
 """Wirehead's interface (https://github.com/neuroneural/wirehead) on a ring.
 
-A program written for Wirehead runs with only its import changed::
-
-    from ringreel.wirehead import MongoheadDataset, WireheadGenerator, WireheadManager
-
-Its ``config.yaml`` is used as it is. The ring is the directory ``<DBNAME>.ring`` beside the configuration. With
-MONGOHOST the index (counter, swap status, leases) is kept in that MongoDB, which has to run; with ``INDEX: files`` no
+A program written for Wirehead runs with only its imports changed, and uses its ``config.yaml`` as it
+is. The ring is the directory ``<DBNAME>.ring`` beside the configuration. With ``MONGOHOST`` the index
+(counter, swap status, leases) is kept in that MongoDB, which has to run; with ``INDEX: files`` no
 MongoDB is needed.
 
-What differs: samples keep the element type that they were generated with (nothing is cast to uint8), a sample is
-delivered once it is finished, and a dataset fails with an exception instead of ending the program.
+Differences from Wirehead: samples keep the element type that they were generated with (values are
+not cast to uint8), a sample is delivered once it is finished, and a dataset raises an exception
+instead of ending the program.
+
+Example:
+    >>> from ringreel.wirehead import MongoheadDataset, WireheadGenerator
+    >>> samples = [(np.full((2, 3), n, np.float32), np.array(n)) for n in range(4)]
+    >>> summary = WireheadGenerator(samples, "config.yaml").run_generator()
+    >>> dataset = MongoheadDataset("config.yaml")
+    >>> sorted(dataset[0])
+    ['input', 'label']
 """
 
 import contextlib
@@ -43,13 +49,39 @@ __all__ = [
 
 
 def unit_interval_normalize(img: Any) -> Any:
-    """`img` (a tensor or an array) shifted and scaled so that its values run from 0 to 1."""
+    """Scales ``img`` linearly so that its values run from 0 to 1.
+
+    Args:
+        img (numpy.ndarray | torch.Tensor): Array of any shape.
+
+    Returns:
+        numpy.ndarray | torch.Tensor: An array of the same shape.
+
+    Example:
+        >>> from ringreel.wirehead import unit_interval_normalize
+        >>> unit_interval_normalize(np.array([2.0, 4.0, 6.0]))
+        array([0. , 0.5, 1. ])
+    """
     low, high = img.min(), img.max()
     return (img - low) / (high - low)
 
 
 def quantile_normalize(img: Any, qmin: float = 0.01, qmax: float = 0.99) -> Any:
-    """`img` (a tensor or an array) shifted and scaled so that its quantiles `qmin` and `qmax` become 0 and 1."""
+    """Scales ``img`` linearly so that its quantiles ``qmin`` and ``qmax`` become 0 and 1.
+
+    Args:
+        img (numpy.ndarray | torch.Tensor): Array of any shape.
+        qmin (float): The lower quantile, 0 to 1. Default 0.01.
+        qmax (float): The upper quantile, 0 to 1. Default 0.99.
+
+    Returns:
+        numpy.ndarray | torch.Tensor: An array of the same shape.
+
+    Example:
+        >>> from ringreel.wirehead import quantile_normalize
+        >>> quantile_normalize(np.array([0.0, 1.0, 2.0, 3.0, 4.0]), 0.25, 0.75)
+        array([-0.5,  0. ,  0.5,  1. ,  1.5])
+    """
     quantile = img.quantile if hasattr(img, "quantile") else lambda q: np.quantile(img, q)
     low, high = quantile(qmin), quantile(qmax)
     return (img - low) / (high - low)
@@ -60,32 +92,69 @@ def _unchanged(img: Any) -> Any:
 
 
 class WireheadManager:
-    """Keeps the ring turning: `WireheadManager("config.yaml").run_manager()`.
+    """The manager of a ring.
 
-    Raises ConfigError if the configuration cannot be used; `run_manager` raises CoordinationUnavailableError or
-    CoordinationDeniedError if the server that it names does not answer, or refuses this user.
+    Args:
+        config_path (str | os.PathLike | Mapping): Path of the configuration, or a dict. Default
+            ``"config.yaml"``.
+
+    Attributes:
+        ring (Ring): The ring.
+
+    Raises:
+        ConfigError: The configuration cannot be used.
+
+    Example:
+        >>> from ringreel.wirehead import WireheadManager
+        >>> WireheadManager("config.yaml").ring
+        <ringreel.Ring .../demo.ring>
     """
 
     def __init__(self, config_path: Config = "config.yaml") -> None:
         self.ring = Ring(config_path)
 
     def run_manager(self) -> None:
-        """Runs until SIGINT or SIGTERM. See `ringreel.run_manager`."""
+        """Runs until SIGINT or SIGTERM. See ``ringreel.run_manager``.
+
+        Raises:
+            CoordinationUnavailableError: The server that keeps the index does not answer.
+            CoordinationDeniedError: The server that keeps the index refuses this user.
+
+        Example:
+            >>> import signal, threading
+            >>> from ringreel.wirehead import WireheadManager
+            >>> threading.Timer(1, signal.raise_signal, [signal.SIGINT]).start()    # as Ctrl-C does
+            >>> WireheadManager("config.yaml").run_manager()
+        """
         with _hint_at_files():
             _run.run_manager(self.ring)
 
 
 class WireheadGenerator:
-    """Puts what a generator yields into the ring.
+    """Writes the samples that a generator yields into the ring.
 
-    Parameters
-    ----------
-    generator : iterable of samples, tuples of arrays in the order of SAMPLE (or as `ringreel.Generator.write` says).
-    config_path : path of the configuration, or a dict.
-    n_samples : int, at most so many; None: for as long as the generator yields.
+    Args:
+        generator (Iterable): The samples: tuples of arrays in the order of ``SAMPLE``, or what
+            ``ringreel.Generator.write`` accepts.
+        config_path (str | os.PathLike | Mapping): Path of the configuration, or a dict. Default
+            ``"config.yaml"``.
+        n_samples (int | None): Number of samples at most. None (the default) writes all.
 
-    Raises ConfigError if the configuration cannot be used; `run_generator` raises CoordinationUnavailableError or
-    CoordinationDeniedError if the server that it names does not answer, or refuses this user.
+    Attributes:
+        ring (Ring): The ring.
+        generator (Iterable): The samples.
+        n_samples (int | None): Number of samples at most.
+
+    Raises:
+        ConfigError: The configuration cannot be used.
+
+    Example:
+        >>> from ringreel.wirehead import WireheadGenerator
+        >>> def samples():
+        ...     while True:
+        ...         yield np.zeros((2, 3), np.float32), np.zeros((2, 3), np.uint8)
+        >>> WireheadGenerator(samples(), "config.yaml", n_samples=3).run_generator().finished
+        3
     """
 
     def __init__(
@@ -96,11 +165,37 @@ class WireheadGenerator:
         self.n_samples = n_samples
 
     def run_generator(self) -> Summary:
-        """Runs until the generator ends, or until SIGINT or SIGTERM. See `ringreel.run_generator`."""
+        """Runs until the generator ends, or until SIGINT or SIGTERM. See ``ringreel.run_generator``.
+
+        Returns:
+            Summary: The counts of the generator.
+
+        Raises:
+            CoordinationUnavailableError: The server that keeps the index does not answer.
+            CoordinationDeniedError: The server that keeps the index refuses this user.
+
+        Example:
+            >>> from ringreel.wirehead import WireheadGenerator
+            >>> summary = WireheadGenerator([(np.zeros(3), 0)] * 2, "config.yaml").run_generator()
+            >>> summary.finished
+            2
+        """
         return self._run(self.generator)
 
     def run(self, verbose: bool = False) -> Summary:
-        """As `run_generator`; with `verbose`, a line for each sample."""
+        """Runs as ``run_generator`` does.
+
+        Args:
+            verbose (bool): Whether to log a line per sample. Default False.
+
+        Returns:
+            Summary: The counts of the generator.
+
+        Example:
+            >>> from ringreel.wirehead import WireheadGenerator
+            >>> WireheadGenerator([(np.zeros(3), 0)] * 2, "config.yaml").run(verbose=True).finished
+            2
+        """
         return self._run(self._told() if verbose else self.generator)
 
     def _run(self, samples: Iterable[Any]) -> Summary:
@@ -114,29 +209,44 @@ class WireheadGenerator:
 
 
 class MongoheadDataset:
-    """The samples of the newest generation: ``ds[[0, 3]][3]["input"]``, ``ds[[0, 3]][3]["label"]``; ``ds[0]["input"]``.
+    """The samples of the newest generation, as dicts of "input" and "label".
 
-    It opens the ring when it is made and waits for data, saying so. Each time it is indexed, it looks for a newer
-    generation and reads from that one.
+    ``ds[0]["input"]`` is one input; ``ds[[0, 3]][3]["label"]`` is one label of two samples.
 
-    Inputs are float32. Labels have the type that was generated. Both are torch tensors where torch is installed, else
-    NumPy arrays; in both cases they are the caller's own and may be changed.
+    The dataset opens the ring when it is constructed, and logs that it waits for data. Each time it is
+    indexed, it switches to the newest generation first.
 
-    Parameters
-    ----------
-    config_path : path of the configuration, or a dict. Its SAMPLE says which parts are input and label: the first two.
-    timeout : seconds to wait for data.
-    collection : what to read where no configuration is given: a `ringreel.Ring`, or a configuration.
-    sample : names of the input and the label, where `collection` is given.
-    transform : applied to each of the two, as it was read.
-    normalize : applied to the input, as float32.
-    id : accepted, without effect.
-    keeptrying : whether a sample whose generation was reclaimed is read from the newest one; else ReclaimedError.
+    Inputs are float32. Labels have the element type that was generated. Both are torch tensors if torch
+    is installed, and otherwise NumPy arrays. In both cases they are writable and private to the caller.
 
-    Raises
-    ------
-    TimeoutError : no data came in time.
-    ConfigError, RingMismatchError : the configuration cannot be used, or the ring does not fit.
+    Args:
+        config_path (str | os.PathLike | Mapping): Path of the configuration, or a dict. The first two
+            parts of its ``SAMPLE`` are the input and the label.
+        timeout (float | None): Seconds to wait for data. Default 60.
+        collection (Ring | str | os.PathLike | Mapping | None): The ring, or its configuration, if
+            ``config_path`` is not given.
+        sample (tuple[str, ...]): Names of the input and the label, used with ``collection``. Default
+            ``("data", "label")``.
+        transform (Callable | None): Applied to the input and to the label, as they were read. Default
+            None.
+        normalize (Callable): Applied to the input, as float32. The default changes nothing.
+        id (str): Ignored. Default ``"id"``.
+        keeptrying (bool): Whether a sample whose generation was reclaimed is read from the newest one
+            (the default). False raises ``ReclaimedError``.
+
+    Raises:
+        TimeoutError: No data arrived within ``timeout`` seconds.
+        ConfigError: The configuration cannot be used.
+        RingMismatchError: The ring does not match the configuration.
+
+    Example:
+        >>> from ringreel.wirehead import MongoheadDataset, unit_interval_normalize
+        >>> dataset = MongoheadDataset("config.yaml", normalize=lambda img: img / 4)
+        >>> len(dataset), float(dataset[2]["input"][0, 0])
+        (4, 0.5)
+        >>> batch = dataset[[0, 3]]
+        >>> {index: int(sample["label"]) for index, sample in batch.items()}
+        {0: 0, 3: 3}
     """
 
     def __init__(
@@ -164,18 +274,35 @@ class MongoheadDataset:
             logger.info("data is ready: %d samples in generation %d", self._length, self._dataset.generation)
 
     def __len__(self) -> int:
+        """Returns the number of samples of the generation on which the dataset was opened."""
         return self._length
 
     @property
     def missing(self) -> list[int]:
-        """Generations that KEEP covers and that were missing. See `ringreel.Dataset.missing`."""
+        """Generations that ``KEEP`` covers and that were missing.
+
+        See ``ringreel.Dataset.missing``.
+
+        Example:
+            >>> from ringreel.wirehead import MongoheadDataset
+            >>> MongoheadDataset("config.yaml").missing
+            []
+        """
         return self._dataset.missing
 
     def __getitem__(self, batch: Any) -> Any:
-        """For an index: a dict of "input" and "label". For indices (a list, a tuple, a range, an array, a slice): a
-        dict of such dicts, by index as given.
+        """Returns one sample or several.
 
-        Raises IndexError, DamagedSampleError, ReclaimedError.
+        Args:
+            batch (Any): An index, or indices: a list, a tuple, a range, an array or a slice.
+
+        Returns:
+            dict: For an index, a dict of "input" and "label". For indices, a dict of such dicts by index.
+
+        Raises:
+            IndexError: The generation has no such sample.
+            DamagedSampleError: The sample cannot be read.
+            ReclaimedError: The generation was reclaimed, and ``keeptrying`` is False or no newer one exists.
         """
         indices = self._indices(batch)
         if isinstance(indices, int):
@@ -187,7 +314,7 @@ class MongoheadDataset:
         return {"input": data, "label": label}
 
     def _indices(self, batch: Any) -> int | list[int]:
-        """What `batch` means; and the newest generation is looked for, once for all of it."""
+        """Switches to the newest generation, once for all indices, and returns the indices of ``batch``."""
         self._advance()
         if isinstance(batch, slice):
             return list(range(*batch.indices(self._length)))
@@ -197,8 +324,11 @@ class MongoheadDataset:
         return [operator.index(index) for index in batch]
 
     def _advance(self) -> None:
-        """To the newest generation; but not to a last one that was sealed before it was full, as long as there is
-        another choice: it lacks some of the indices that `len` promises."""
+        """Switches to the newest generation if it has at least ``len`` samples.
+
+        A generation that was promoted before it was full is skipped while another one exists, because it
+        lacks some of the indices that ``len`` promises.
+        """
         self._dataset._advance(at_least=self._length)
 
     def _pair(self, index: int) -> tuple[Any, Any]:
@@ -217,17 +347,36 @@ class MongoheadDataset:
 
 
 class MongoTupleheadDataset(MongoheadDataset):
-    """As `MongoheadDataset`, but for an index a tuple ``(input, label)``, and for indices a list of such tuples."""
+    """The samples of the newest generation, as tuples of input and label.
+
+    Takes the same arguments as ``MongoheadDataset``.
+
+    Example:
+        >>> from ringreel.wirehead import MongoTupleheadDataset
+        >>> dataset = MongoTupleheadDataset("config.yaml")
+        >>> data, label = dataset[2]
+        >>> tuple(data.shape), int(label)
+        ((2, 3), 2)
+    """
 
     def __getitem__(self, batch: Any) -> Any:
-        """For an index: ``(input, label)``. For indices: a list of those, in the order given."""
+        """Returns ``(input, label)`` for an index, and a list of such tuples for indices, in their order.
+
+        Args:
+            batch (Any): An index, or indices: a list, a tuple, a range, an array or a slice.
+
+        Raises:
+            IndexError: The generation has no such sample.
+            DamagedSampleError: The sample cannot be read.
+            ReclaimedError: The generation was reclaimed, and ``keeptrying`` is False or no newer one exists.
+        """
         indices = self._indices(batch)
         return self._pair(indices) if isinstance(indices, int) else [self._pair(index) for index in indices]
 
 
 @contextlib.contextmanager
 def _hint_at_files() -> Iterator[None]:
-    """Adds to an error of the index's server how to do without one."""
+    """Adds to an error of the index's server how to run without a server."""
     try:
         yield
     except (CoordinationUnavailableError, CoordinationDeniedError) as error:
