@@ -85,13 +85,13 @@ def parts_of_batch(samples: Any, names: Sequence[str]) -> tuple[list[Converted],
     elif isinstance(samples, (tuple, list)) and len(samples) == len(names):
         given = list(zip(names, samples, strict=True))
     else:
-        raise SampleError(f"a batch is a dict or a tuple of the parts {', '.join(names)}, each that of all samples")
+        raise SampleError(f"batch: expected a dict or a tuple of the parts {', '.join(names)} of all samples")
     parts, counts = [], {}
     for name, value in given:
         (name, dtype, itemsize, shape, data), counts[name] = _stacked(name, value)
         parts.append((name, dtype, itemsize, shape, data))
     if len(set(counts.values())) > 1:
-        raise SampleError(f"the parts of a batch are of different numbers of samples: {counts}")
+        raise SampleError(f"the parts of a batch have different numbers of samples: {counts}")
     return parts, next(iter(counts.values()), 0)
 
 
@@ -101,16 +101,16 @@ def _stacked(name: str, value: Any) -> tuple[Converted, int]:
         try:
             views = [_as_bytes(one) for one in value]
         except TypeError as error:
-            raise SampleError(f"part {name!r}: a list that begins with bytes has only bytes: {error}") from None
+            raise SampleError(f"part {name!r}: a list that starts with bytes may hold only bytes: {error}") from None
         if len({view.nbytes for view in views}) > 1:
-            raise SampleError(f"part {name!r}: bytes of several lengths are written one by one")
+            raise SampleError(f"part {name!r}: a batch holds bytes of one length; write others one by one")
         _, dtype, itemsize, (length,), data = convert(name, b"".join(views))
         return (name, dtype, itemsize, (length // len(value),), data), len(value)
     if isinstance(value, (bytes, bytearray, memoryview)):
-        raise SampleError(f"part {name!r} of a batch is an array, or a list of bytes: one for each sample")
+        raise SampleError(f"part {name!r} of a batch: expected an array, or a list with one bytes object per sample")
     if value is not None and not hasattr(value, "shape"):
         value = np.asarray(value)
     name, dtype, itemsize, shape, data = convert(name, value)
     if not shape:
-        raise SampleError(f"part {name!r} of a batch has no axis that counts the samples")
+        raise SampleError(f"part {name!r} of a batch: expected an array whose first axis counts the samples")
     return (name, dtype, itemsize, shape[1:], data), shape[0]

@@ -25,12 +25,12 @@ def split_pair(sample: Any, meta: Any) -> tuple[Any, dict[str, Any]]:
     if isinstance(sample, tuple) and len(sample) == 2 and isinstance(sample[1], dict):
         if isinstance(sample[0], (tuple, list, dict)):
             if meta is not None:
-                raise SampleError("meta was given twice: in a pair (sample, meta), and as an argument")
+                raise SampleError("meta was given twice: in a pair (sample, meta) and as an argument")
             sample, meta = sample
     if meta is None:
         meta = {}
     if not isinstance(meta, dict):
-        raise SampleError(f"meta is a dict, or None; {_kind(meta)} was given")
+        raise SampleError(f"meta: expected a dict or None, found {_kind(meta)}")
     return sample, meta
 
 
@@ -44,9 +44,9 @@ def parts_of(sample: Any, names: Sequence[str]) -> list[Converted]:
         return [convert(name, value) for name, value in sample.items()]
     if not isinstance(sample, (tuple, list)):
         hint = f"({_example(names)},)" if len(names) == 1 else f"({_example(names)})"
-        raise SampleError(f"a sample is a tuple {hint}, a dict, or a pair (sample, meta); {_kind(sample)} was given")
+        raise SampleError(f"sample: expected a tuple {hint}, a dict, or a pair (sample, meta), found {_kind(sample)}")
     if len(sample) != len(names):
-        raise SampleError(f"a sample has {len(names)} parts, SAMPLE is [{_example(names)}]; {len(sample)} were given")
+        raise SampleError(f"sample: expected {len(names)} parts, SAMPLE is [{_example(names)}]; found {len(sample)}")
     return [convert(name, value) for name, value in zip(names, sample, strict=True)]
 
 
@@ -57,12 +57,12 @@ def convert(name: str, value: Any) -> Converted:
         SampleError: The part cannot be stored.
     """
     if not isinstance(name, str):
-        raise SampleError(f"the name of a part is text; {name!r} was given")
+        raise SampleError(f"the name of a part: expected text, found {name!r}")
     if isinstance(value, (bytes, bytearray, memoryview)):
         data = _as_bytes(value)
         return name, _dtypes.BYTES, 1, (data.nbytes,), data
     torch = sys.modules.get("torch")
-    tensor = getattr(torch, "Tensor", None)  # none yet, where another thread is importing torch just now
+    tensor = getattr(torch, "Tensor", None)  # missing while another thread imports torch
     if tensor is not None and isinstance(value, tensor):
         array, dtype = _from_torch(torch, name, value)
     else:
@@ -75,20 +75,21 @@ def convert(name: str, value: Any) -> Converted:
 
 
 def _as_array(name: str, value: Any) -> np.ndarray[Any, Any]:
-    # Who has a masked array has imported it, which takes 10 ms; another thread may be at it just now.
+    # A caller with a masked array has imported numpy.ma, so it is not imported here, which would take 10 ms. Another
+    # thread may be importing it.
     if value is None:
         raise SampleError(
-            f"part {name!r} is None: expected an array, what numpy.asarray takes, a torch tensor, or bytes"
+            f"part {name!r} is None: expected an array, anything numpy.asarray accepts, a torch tensor, or bytes"
         )
     masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)
     if masked is not None and isinstance(value, masked):
         raise SampleError(
-            f"part {name!r} is a masked array, whose mask would be lost: store data and mask as two parts"
+            f"part {name!r} is a masked array, and its mask would be lost: store data and mask as two parts"
         )
     try:
         return np.asarray(value)
     except Exception as error:
-        raise SampleError(f"part {name!r}: {_kind(value)} is no array: {error}") from error
+        raise SampleError(f"part {name!r}: {_kind(value)} cannot be converted to an array: {error}") from error
 
 
 def _as_bytes(value: bytes | bytearray | memoryview) -> memoryview:
@@ -126,7 +127,7 @@ def _bytes_of(array: np.ndarray[Any, Any]) -> Any:
 def _swapped(array: np.ndarray[Any, Any], little: np.dtype[Any]) -> np.ndarray[Any, Any]:
     if little.names is None:
         return array.byteswap().view(little)
-    fresh = np.zeros(array.shape, little)  # zeros, so that what pads the fields is not whatever was in memory
+    fresh = np.zeros(array.shape, little)  # zeros, so that the bytes between fields are not old memory
     fresh[...] = array
     return fresh
 

@@ -13,7 +13,7 @@ from ringreel._sample import Sample
 
 _Read = TypeVar("_Read")
 
-# A generation that is reclaimed between the look for it and the read of it is looked for afresh so many times.
+# Number of attempts to read a sample whose generation is reclaimed between lookup and read.
 _TRIES = 10
 
 
@@ -43,7 +43,7 @@ class Dataset:
         self._config = config
         self._timeout = timeout
         self._wanted = generation
-        self._own = own  # whether each sample gets memory of its own, to be written into
+        self._own = own  # whether each sample gets private, writable memory
         self._pid = 0
         self._reader: Reader | None = None
         self._current: Generation | None = None
@@ -198,7 +198,7 @@ class Dataset:
         _, newest = self._open()
         if newest.number != gone.number:
             why = "is missing" if gone.number in self.missing else "was reclaimed"
-            logger.info("generation %d %s: going on with generation %d", gone.number, why, newest.number)
+            logger.info("generation %d %s: continuing with generation %d", gone.number, why, newest.number)
         return newest.number != gone.number
 
     def _open(self) -> tuple[Reader, Generation]:
@@ -216,7 +216,7 @@ class Dataset:
 def _place(index: int, generation: Generation) -> int:
     place = index + len(generation) if index < 0 else index
     if not 0 <= place < len(generation):
-        raise IndexError(f"there is no sample {index}: generation {generation.number} holds {len(generation)}")
+        raise IndexError(f"no sample {index}: generation {generation.number} has {len(generation)}")
     return place
 
 

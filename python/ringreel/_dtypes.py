@@ -62,7 +62,7 @@ def name_of(dtype: np.dtype[Any]) -> str:
     if not same:
         raise UnsupportedDType(
             f"the structured type {dtype} has fields that overlap or are out of order; "
-            "copy it into one without (numpy.lib.recfunctions.repack_fields)"
+            "repack it with numpy.lib.recfunctions.repack_fields"
         )
     return _NUMPY + text
 
@@ -77,7 +77,7 @@ def _refuse(dtype: np.dtype[Any]) -> None:
         _refuse(dtype.subdtype[0])
     for field in dtype.fields.values() if dtype.fields else ():
         if is_bfloat16(field[0]):
-            raise UnsupportedDType("bfloat16 inside a structured type is not stored; make it a part of its own")
+            raise UnsupportedDType("bfloat16 inside a structured type is not stored; make it a separate part")
         _refuse(field[0])
     if dtype.isbuiltin == 2 and not is_bfloat16(dtype):
         raise UnsupportedDType(
@@ -111,8 +111,8 @@ def dtype_of(name: str) -> np.dtype[Any]:
         if name.startswith(_NUMPY):
             return _dtype_from(name.removeprefix(_NUMPY))
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError) as error:
-        raise RingreelError(f"this NumPy ({np.__version__}) knows no element type {name!r}: {error}") from error
-    raise RingreelError(f"the element type {name!r} is unknown to this version: read it with a newer ringreel")
+        raise RingreelError(f"NumPy {np.__version__} does not have the element type {name!r}: {error}") from error
+    raise RingreelError(f"unknown element type {name!r}: read it with a newer version of ringreel")
 
 
 def _bfloat16() -> np.dtype[Any]:
@@ -129,5 +129,5 @@ def _dtype_from(text: str) -> np.dtype[Any]:
     structured = text.startswith("[")
     dtype = np.dtype(np.lib.format.descr_to_dtype(ast.literal_eval(text)) if structured else text)
     if dtype.hasobject or dtype.subdtype is not None:
-        raise ValueError("it holds Python objects, or is an array of its own")
+        raise ValueError("it contains Python objects, or is an array type")
     return dtype

@@ -7,7 +7,7 @@ import uuid
 
 _RANKS = [
     ("RANK", "WORLD_SIZE"),
-    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),  # not SLURM_NTASKS: a batch script, which is one process, has that too
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),  # not SLURM_NTASKS, which is also set in a batch script, a single process
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("PMI_RANK", "PMI_SIZE"),
 ]
@@ -26,7 +26,7 @@ def rank_and_world() -> tuple[int, int]:
                 return int(found[0]), int(found[1])
             except ValueError:
                 said = f"{rank}={found[0]!r} and {world}={found[1]!r}"
-                raise ValueError(f"{said} in the environment are no numbers") from None
+                raise ValueError(f"{said} in the environment are not numbers") from None
     return 0, 1
 
 

@@ -154,7 +154,7 @@ class SampleError(RingreelError, ValueError):
         ...     generator.write((np.zeros(3),))
         Traceback (most recent call last):
             ...
-        ringreel.SampleError: a sample has 2 parts, SAMPLE is [data, label]; 1 were given
+        ringreel.SampleError: sample: expected 2 parts, SAMPLE is [data, label]; found 1
     """
 
 
@@ -174,7 +174,7 @@ class StoppedError(RingreelError):
     """A wait ended because its ``stop`` function requested it. Never leaves this package."""
 
 
-# In messages and tracebacks they are called what users call them.
+# Tracebacks show the public name of an exception.
 for _exception in (
     RingreelError,
     ConfigError,

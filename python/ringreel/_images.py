@@ -14,7 +14,7 @@ from ringreel._errors import RingreelError
 
 _JPEG = (".jpg", ".jpeg")
 _PNG = (".png",)
-# With OpenCV, a package without windows is enough.
+# The variant of OpenCV without windows suffices.
 _INSTALL = "install OpenCV (pip install opencv-python-headless)"
 
 
@@ -53,7 +53,7 @@ def _opencv() -> Any:
         try:
             import PIL.Image  # noqa: F401
         except ImportError:
-            raise ImportError(f"images need OpenCV or Pillow: {_INSTALL} or Pillow (pip install pillow)") from opencv
+            raise ImportError(f"images need OpenCV or Pillow: {_INSTALL}, or Pillow (pip install pillow)") from opencv
         return None
 
 
@@ -61,17 +61,17 @@ def _decode_by_pillow(data: bytes, iscolor: int) -> np.ndarray[Any, Any] | None:
     from PIL import Image, ImageOps
 
     if iscolor not in (-1, 0, 1):
-        raise RingreelError(f"iscolor={iscolor}: without OpenCV only -1, 0 and 1 are known: {_INSTALL}")
+        raise RingreelError(f"iscolor={iscolor}: without OpenCV only -1, 0 and 1 are supported: {_INSTALL}")
     try:
         image: Any = Image.open(io.BytesIO(data))
         if iscolor == 0 and image.format == "JPEG":
-            image.draft("L", image.size)  # the file's own grey, which OpenCV takes too
+            image.draft("L", image.size)  # the file's luminance channel, which OpenCV also returns
         image.load()
     except (OSError, SyntaxError, ValueError):
         return None
     if iscolor == -1:
         return _as_stored(image, data)
-    # With -1, OpenCV does not turn a picture as its EXIF says, else it does.
+    # OpenCV applies the EXIF orientation except with -1.
     image = ImageOps.exif_transpose(image)
     if image.mode.startswith("I"):
         image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
@@ -83,7 +83,7 @@ def _decode_by_pillow(data: bytes, iscolor: int) -> np.ndarray[Any, Any] | None:
 def _as_stored(image: Any, data: bytes) -> np.ndarray[Any, Any]:
     """Returns everything that the file has. Pillow drops the lower 8 bits of a 16-bit colour PNG."""
     if image.format == "PNG" and data[24] == 16 and data[25] != 0:
-        raise RingreelError(f"a PNG of 16 bits in colour cannot be decoded by Pillow: {_INSTALL}")
+        raise RingreelError(f"Pillow cannot decode a colour PNG with 16 bits: {_INSTALL}")
     if image.mode.startswith("I"):
         return np.asarray(image).astype(np.uint16)
     if image.mode in ("1", "L"):
@@ -108,8 +108,8 @@ def _encode_by_pillow(array: np.ndarray[Any, Any], quality: int, img_fmt: str) -
     shaped = array.ndim in (2, 3) and channels in (1, 3, 4) and array.size > 0
     if not shaped or not (deep or array.dtype == np.uint8):
         raise RingreelError(
-            f"an array of {array.dtype} and shape {array.shape} is no image that Pillow can encode as {img_fmt}: "
-            f"give uint8, rows x columns (x 3 or 4 channels); or {_INSTALL}"
+            f"Pillow cannot encode an array of {array.dtype} and shape {array.shape} as {img_fmt}: "
+            f"pass uint8, rows x columns (x 3 or 4 channels); or {_INSTALL}"
         )
     if channels > 1:
         array = _from_rgb(array[:, :, :3] if img_fmt in _JPEG else array)
@@ -119,5 +119,5 @@ def _encode_by_pillow(array: np.ndarray[Any, Any], quality: int, img_fmt: str) -
     elif img_fmt in _PNG:
         image.save(out, "PNG", compress_level=min(max(quality, 0), 9))
     else:
-        raise RingreelError(f"without OpenCV an image is encoded as .jpg or .png, not as {img_fmt}: {_INSTALL}")
+        raise RingreelError(f"without OpenCV an image can be encoded as .jpg or .png, not as {img_fmt}: {_INSTALL}")
     return out.getvalue()

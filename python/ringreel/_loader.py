@@ -11,7 +11,7 @@ from ringreel._arguments import integer
 from ringreel._errors import RingreelError
 from ringreel._sources import Place, Source, source_of
 
-# Items in the buffer of a loader that shuffles, unless told otherwise.
+# Default number of items in the buffer of a loader that shuffles.
 _BUFFER = 1000
 _FORMAT = "ringreel.StreamLoader/1"
 
@@ -168,7 +168,7 @@ class StreamLoader(Iterable[Any]):
             yield from self._epoch(place)
             if self._epochs is None and place.batches == 0:
                 raise RingreelError(
-                    f"{self._source.name} gave no batch in epoch {place.epoch}: with epochs=None this would never end"
+                    f"{self._source.name} has no batch in epoch {place.epoch}: with epochs=None this would never end"
                 )
             place.next_epoch()
         place.begun = False
@@ -263,8 +263,8 @@ class StreamLoader(Iterable[Any]):
         for number in range(place.batches):
             if next(batches, None) is None:
                 raise RingreelError(
-                    f"{self._source.name} ended after {number} batches of epoch {place.epoch}, of which "
-                    f"{place.batches} had been given before: it is not what it was when the state was saved"
+                    f"{self._source.name} ended after {number} batches of epoch {place.epoch}, but {place.batches} had "
+                    "been read when the state was saved: the source has changed"
                 )
         for batch in batches:
             given = self._finished(batch, place)
@@ -283,17 +283,17 @@ class StreamLoader(Iterable[Any]):
                 yield batch
             elif not given:
                 raise RingreelError(
-                    f"{self._source.name} gave no batch in epoch {epoch}: it holds {len(batch)} items, batch_size is "
+                    f"{self._source.name} has no batch in epoch {epoch}: it has {len(batch)} items, batch_size is "
                     f"{self._batch_size}, and drop_last leaves them out. Lower batch_size, set drop_last=False, or "
-                    "give a larger source (of a ring: raise SWAP_CAP)"
+                    "use a larger source (for a ring, raise SWAP_CAP)"
                 )
 
     def _buffered(self, items: Iterator[Any], epoch: int) -> Iterator[Any]:
         """Passes the items through the buffer, which is emptied at the end."""
         held: list[Any] = []
         queue: collections.deque[Any] = collections.deque()
-        # Of a text, so that the numbers are those of no other epoch or seed; random() alone stays the same in all
-        # versions of Python.
+        # Seeded with text, so that different seeds and epochs never share numbers. Only random() gives the same numbers
+        # in all versions of Python.
         draw = random.Random(f"{self._seed} {epoch}").random
 
         def take() -> Any:
@@ -345,11 +345,11 @@ def check_state(state: Any, kind: str, made: Mapping[str, Any]) -> None:
     """
     if not isinstance(state, Mapping) or state.get("format") != kind:
         found = repr(state.get("format")) if isinstance(state, Mapping) else type(state).__name__
-        raise ValueError(f"expected a state of the format {kind!r}, found {found}")
+        raise ValueError(f"state: expected the format {kind!r}, found {found}")
     for name, value in made.items():
         if state[name] != value:
             raise ValueError(
-                f"the state is of one with {name}={state[name]!r}, this one has {name}={value!r}: make it the same way"
+                f"the state was saved with {name}={state[name]!r}, but {name} is {value!r}: use the same arguments"
             )
 
 

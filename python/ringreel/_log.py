@@ -34,7 +34,7 @@ class Waiting:
     def __call__(self, what: str) -> None:
         trainer = multiprocessing.parent_process()
         if trainer is not None and not trainer.is_alive():
-            raise RuntimeError("the process that this one works for has ended")
+            raise RuntimeError("the parent process has exited")
         logger.log(logging.WARNING if self._told else logging.INFO, "waiting for %s", what)
         self._told = True
 

@@ -70,14 +70,14 @@ class Mixture(Iterator[Any]):
         for number, source in enumerate(self._sources):
             kind = type(source)
             if issubclass(kind, (str, bytes)) or not (hasattr(kind, "__iter__") or hasattr(kind, "__getitem__")):
-                hint = ": give its stream()" if issubclass(kind, Ring) else ""
-                raise TypeError(f"source {number} of a mixture is no iterable of items but {kind.__name__}{hint}")
+                hint = ": pass its stream()" if issubclass(kind, Ring) else ""
+                raise TypeError(f"source {number} of a mixture: expected an iterable, found {kind.__name__}{hint}")
             if (kind.__module__, kind.__name__) == ("ringreel._torch_stream", "RingStream"):
                 raise TypeError(
-                    f"source {number} of a mixture is a RingStream, whose iterators alone know where they are: "
-                    "give the stream() of a ringreel.Ring"
+                    f"source {number} of a mixture is a RingStream, which has no position of its own to save: "
+                    "pass the stream() of a ringreel.Ring"
                 )
-        self._read: set[int] = set()  # Sources of which an iterator was made.
+        self._read: set[int] = set()  # Sources from which an iterator was made.
         self._closed = False
         self._begin([0] * len(self._sources), [False] * len(self._sources), None)
 
@@ -137,7 +137,8 @@ class Mixture(Iterator[Any]):
         left = [n for n, weight in enumerate(self._weights) if weight > 0 and not self._ended[n]]
         if not left:
             return None
-        # A draw that met an end is made again among the others, with another number: this one is not uniform any more.
+        # A draw from a source that has ended is repeated among the others with a new number, because the old one is no
+        # longer uniform.
         point = _uniform(self._seed, sum(self._given), sum(self._ended)) * math.fsum(self._weights[n] for n in left)
         for n in left:
             point -= self._weights[n]
@@ -148,7 +149,7 @@ class Mixture(Iterator[Any]):
     def _opened(self, number: int) -> Iterator[Any]:
         if number in self._failed:
             raise RingreelError(
-                f"source {number} of a mixture is read by a generator, which an error has ended: it cannot go on"
+                f"source {number} of a mixture is read by a generator, which cannot continue after its error"
             ) from self._failed[number]
         iterator = self._iterators[number]
         if iterator is None:
@@ -159,8 +160,8 @@ class Mixture(Iterator[Any]):
                     next(iterator)
                 except StopIteration:
                     raise RingreelError(
-                        f"source {number} of a mixture ended after {before} items, of which {self._skip[number]} had "
-                        "been given before: it is not what it was when the state was saved"
+                        f"source {number} of a mixture ended after {before} items, but {self._skip[number]} had been "
+                        "read when the state was saved: the source has changed"
                     ) from None
             self._iterators[number] = iterator
         return iterator
@@ -183,7 +184,7 @@ class Mixture(Iterator[Any]):
             2
         """
         if self._closed:
-            raise RingreelError("this mixture was closed: take its state before")
+            raise RingreelError("this mixture is closed: save its state before closing it")
         return {
             "format": _FORMAT,
             **self._made(),
@@ -223,12 +224,12 @@ class Mixture(Iterator[Any]):
         for number, source in enumerate(self._sources):
             if (saved[number] is not None) != _has_state(source):
                 has, had = ("has", "none") if saved[number] is None else ("has no", "one")
-                raise ValueError(f"source {number} of a mixture {has} state_dict, and {had} stands in the state")
-            # The state of a stream that nothing was read of is empty, and takes it nowhere.
+                raise ValueError(f"source {number} of a mixture {has} state_dict, but the saved state has {had}")
+            # The state of a stream that was not read from is empty, and cannot move the stream back.
             if not saved[number] and number in self._read and hasattr(type(source), "__next__"):
                 raise ValueError(
-                    f"source {number} of a mixture is an iterator ({type(source).__name__}) that was read from "
-                    "already, and cannot go back: make a new one, and a mixture of it"
+                    f"source {number} of a mixture is an iterator ({type(source).__name__}) that was already read "
+                    "from and cannot go back: make a new iterator and a new mixture"
                 )
         for source, its_state in zip(self._sources, saved, strict=True):
             if its_state is not None:

@@ -15,7 +15,7 @@ from ringreel._log import logger
 from ringreel._stream import _THREADS, Stream
 from ringreel._validation import Validation
 
-#: What describes a ring: the path of a YAML file, or its contents as a mapping.
+#: The description of a ring: the path of a YAML file, or its contents as a mapping.
 Config = str | os.PathLike[str] | Mapping[str, Any]
 
 
@@ -245,13 +245,13 @@ class Ring:
             TypeError: An argument has the wrong type.
         """
         if not 0 <= worker < workers:
-            raise ValueError(f"rank {worker} is not one of the {workers} ranks of the world, which count from 0")
+            raise ValueError(f"rank: expected 0 or more and less than world_size={workers}, found {worker}")
         for name in ("epochs", "prefetch_bytes", "threads"):
             options[name] = optional_integer(name, options[name], 0)
         if options["equal"] not in _EQUAL:
             raise ValueError(f"equal: expected one of {', '.join(map(repr, _EQUAL))}, found {options['equal']!r}")
         if options["run"] is not None and options["replay"] is not None:
-            raise ValueError("run and replay are both given: a replay takes part in no run")
+            raise ValueError("run and replay: expected at most one, because a replay is not part of a run")
         options["seed"] = integer("seed", options["seed"]) % (1 << 64)
         options["threads"] = _THREADS if options["threads"] is None else options["threads"]
         options["pad_value"] = real("pad_value", options["pad_value"])
@@ -302,8 +302,8 @@ _EQUAL = (None, "drop", "wrap", "pad")
 def _tell_alone(rank: int, world_size: int) -> None:
     """Logs a warning that the ranks of a job may read different generations."""
     logger.warning(
-        "this is rank %d of %d, and nothing says which ranks read together: they may read different generations. Give "
-        "all of them the same run=",
+        "this is rank %d of %d, and no run is named: the ranks may read different generations. Pass the same run= to "
+        "all of them",
         rank,
         world_size,
     )
@@ -319,7 +319,7 @@ def _placed(rank: int | None, world_size: int | None) -> tuple[int, int]:
     if rank is None and world_size is None:
         return rank_and_world()
     if rank is None or world_size is None:
-        raise ValueError("rank and world_size are given together, or not at all")
+        raise ValueError("rank and world_size: expected both or neither")
     return integer("rank", rank), integer("world_size", world_size)
 
 
@@ -332,7 +332,7 @@ def _parsed(config: Config) -> _ringreel.Config:
         return _ringreel.Config(text, "the configuration given as a dict", os.getcwd(), False)
     if isinstance(config, (str, os.PathLike)):
         return _ringreel.Config.load(os.fspath(config))
-    raise ConfigError(f"a configuration is a path or a dict, found {type(config).__name__}")
+    raise ConfigError(f"configuration: expected a path or a dict, found {type(config).__name__}")
 
 
 def _plain(value: Any) -> Any:
@@ -340,4 +340,4 @@ def _plain(value: Any) -> Any:
         return os.fspath(value)
     if hasattr(value, "tolist"):
         return value.tolist()
-    raise TypeError(f"{value!r} is {type(value).__name__}, which no configuration holds")
+    raise TypeError(f"{value!r}: a configuration cannot hold an object of type {type(value).__name__}")

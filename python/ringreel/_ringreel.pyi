@@ -1,4 +1,4 @@
-"""The extension module: what the package is made of. Not for use by itself."""
+"""The extension module on which the package is built. It is private to the package."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ _Given = tuple[str, str, int, Sequence[int], Buffer]
 
 @final
 class Config:
-    """A configuration that was read and checked. Opens nothing."""
+    """A configuration that was read and checked."""
 
     def __new__(cls, text: str, origin: str, base: str | os.PathLike[str], has_lines: bool) -> Config: ...
     @staticmethod
@@ -30,7 +30,7 @@ class Config:
 
 @final
 class Generator:
-    """A generator in a ring."""
+    """A generator of a ring."""
 
     @staticmethod
     def open(config: Config) -> Generator: ...
@@ -51,7 +51,7 @@ class Generator:
 
 @final
 class Generation:
-    """The samples of a generation that are served: those for training, or those that are held out."""
+    """The samples of a generation that are served: those for training, or the held-out ones."""
 
     @property
     def number(self) -> int: ...
@@ -69,7 +69,7 @@ class SampleIds(Sequence[str]):
 
 @final
 class Part:
-    """One part of a sample: its bytes, read-only for Python, and what they mean."""
+    """One part of a sample: its bytes, read-only for Python, with element type and shape."""
 
     def __new__(cls, dtype: str, shape: Sequence[int], data: Buffer, unreadable: str | None = None) -> Part: ...
     @staticmethod
@@ -180,7 +180,7 @@ class Stream:
 
 @final
 class Watcher:
-    """One who looks at a ring, and takes no part in it."""
+    """An observer of a ring, which reads it only."""
 
     def __new__(cls, config: Config, swaps: int) -> Watcher: ...
     def look(self, interval: float) -> tuple[str, str]: ...

@@ -14,7 +14,7 @@ from ringreel._log import logger, on_stderr
 from ringreel._ring import Config, Ring
 from ringreel._signals import StopOnSignal
 
-# For so long a generator that was told to stop still waits for its last samples to become visible, where that is asked.
+# Seconds that a generator waits after a stop request for its last samples to be promoted, if `promote` was requested.
 _PROMOTE_SECONDS = 5.0
 
 

@@ -97,7 +97,7 @@ class Sample(Mapping[str, Any]):
     def __contains__(self, name: object) -> bool:
         return name in self._parts
 
-    # Two samples are equal when they are one: arrays have no equality that is true or false.
+    # Samples compare by identity, because comparing arrays does not give a single bool.
     __eq__ = object.__eq__
     __hash__ = object.__hash__
 
@@ -171,7 +171,7 @@ class Sample(Mapping[str, Any]):
         try:
             part = self._parts[name]
         except KeyError:
-            raise KeyError(f"there is no part {name!r}; the parts are {', '.join(self._parts)}") from None
+            raise KeyError(f"no part {name!r}; the parts are {', '.join(self._parts)}") from None
         if part.unreadable is not None:
             raise RingreelError(f"sample {self.sample_id}: {part.unreadable}")
         return part
@@ -219,7 +219,7 @@ class Tensor:
             ValueError: ``copy`` is False. ``sample[name]`` is an array without a copy.
         """
         if copy is False:
-            raise ValueError("this exports copies; take sample[name] for a read-only array without a copy")
+            raise ValueError("only copies are exported; use sample[name] for a read-only array without a copy")
         return np.array(_array(self._part, self._part), dtype=dtype, copy=True)
 
     def __dlpack__(
@@ -245,12 +245,12 @@ class Tensor:
                 installed packages can express.
         """
         if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
-            raise BufferError(f"part {self.name!r} lies on the CPU; it cannot be exported to device {dl_device}")
+            raise BufferError(f"part {self.name!r} is on the CPU and cannot be exported to device {dl_device}")
         if copy is False:
-            raise BufferError(f"part {self.name!r} is exported as a copy only")
-        if self.dtype == _dtypes.BFLOAT16:  # NumPy would call it an integer, or refuse it
-            return self._dlpack_by_torch("it is no type of NumPy's own")
-        # Only a capsule of the new kind says that it may be written to, as this may; NumPy makes them from 2.1 on.
+            raise BufferError(f"part {self.name!r} can only be exported as a copy")
+        if self.dtype == _dtypes.BFLOAT16:  # NumPy would export it as an integer, or refuse it
+            return self._dlpack_by_torch("it is not one of NumPy's own types")
+        # Only a versioned capsule can say that its memory is writable. NumPy makes them since version 2.1.
         version: dict[str, Any] = {} if max_version is None or _OLD_NUMPY else {"max_version": max_version}
         try:
             return self._aligned().__dlpack__(**version)
@@ -274,19 +274,19 @@ class Tensor:
         except (ImportError, TypeError, AttributeError) as error:
             raise BufferError(
                 f"part {self.name!r} is {self.dtype}, which NumPy {np.__version__} does not export by DLPack "
-                f"({refused}), nor does torch ({error}); import sample[{self.name!r}] in another way"
+                f"({refused}), nor does torch ({error}); use the array sample[{self.name!r}] instead"
             ) from error
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """Returns DLPack's number of the device: the CPU."""
-        return 1, 0  # the CPU
+        return 1, 0
 
 
 def _array(part: Part, memory: Any, dtype: Any = None) -> np.ndarray[Any, Any]:
     dtype = dtype or _dtypes.dtype_of(part.dtype)
     if dtype.itemsize * math.prod(part.shape) != len(part):
         raise RingreelError(
-            f"{len(part)} bytes are no array of {dtype} and shape {part.shape}: the file is not as it should be"
+            f"{len(part)} bytes do not fit an array of {dtype} and shape {part.shape}: the file is damaged"
         )
     return np.ndarray(part.shape, dtype, buffer=memory)
 

@@ -45,7 +45,7 @@ class StopOnSignal:
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
         for number, handler in self._before.items():
-            # None: it was installed by other means than Python's, and cannot be put back by Python's.
+            # None means that the handler was not installed by Python, so Python cannot restore it.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:

@@ -46,8 +46,8 @@ class Source:
     """What a loader reads. Subclasses implement ``open``."""
 
     unit = "item"
-    first = 0  # The number of the first item.
-    makes = False  # Whether nobody else has what `open` returns.
+    first = 0  # Number of the first item.
+    makes = False  # Whether `open` returns an iterator that no other code holds.
 
     def __init__(self, given: Any) -> None:
         self.given = given
@@ -72,7 +72,7 @@ class Source:
         return set()
 
     def length(self) -> int:
-        raise TypeError(f"the length of {self.name} is not known before it is read")
+        raise TypeError(f"the length of {self.name} is unknown until it was read")
 
 
 class _Iterable(Source):
@@ -169,8 +169,8 @@ class _Generation(Source):
             if not _is_there(dataset, place.generation):
                 dataset.refresh()
                 logger.warning(
-                    "generation %d of %s is gone, %d batches of which had been given in epoch %d: "
-                    "the epoch begins again, with generation %d",
+                    "generation %d of %s was reclaimed after %d batches of epoch %d: restarting the epoch with "
+                    "generation %d",
                     *(place.generation, self.given.path, place.batches, place.epoch, dataset.generation),
                 )
                 place.batches = 0
@@ -194,8 +194,8 @@ class _Dataset(_Generation):
     def open(self, place: Place) -> Iterator[Any]:
         if place.generation is not None and not _is_there(self.given, place.generation):
             logger.warning(
-                "the dataset of %s reads generation %d, and %d batches of generation %d had been given in epoch %d: "
-                "the epoch begins again",
+                "the dataset of %s reads generation %d, but the saved %d batches were from generation %d: restarting "
+                "epoch %d",
                 *(self.name, self.given.generation, place.batches, place.generation, place.epoch),
             )
             place.batches = 0
@@ -235,7 +235,7 @@ def source_of(given: Any) -> Source:
         return _Dataset(given)
     if hasattr(kind, "__next__") or isinstance(given, recordio.MXRecordIO):
         raise TypeError(
-            f"the source is read once an epoch, and {kind.__name__} can be read only once: "
+            f"the source is read once per epoch, but {kind.__name__} can be read only once: "
             "pass a callable that makes a new one, or the path of a file"
         )
     if hasattr(kind, "__iter__"):
@@ -244,4 +244,6 @@ def source_of(given: Any) -> Source:
         return _Sequence(given) if hasattr(kind, "__len__") else _Iterable(given)
     if callable(given):
         return _Callable(given)
-    raise TypeError(f"a source is a path, a Ring, an iterable, or a callable that returns one; found {kind.__name__}")
+    raise TypeError(
+        f"source: expected a path, a Ring, an iterable, or a callable that returns one; found {kind.__name__}"
+    )

@@ -12,7 +12,7 @@ from ringreel._errors import DamagedSampleError, RingreelError
 from ringreel._log import Waiting, logger
 from ringreel._sample import Sample
 
-#: Threads that read ahead.
+#: Default number of threads that read ahead.
 _THREADS = min(4, os.cpu_count() or 1)
 
 
@@ -79,7 +79,7 @@ class Stream(Iterator[Sample]):
     def _tell(self, error: DamagedSampleError, skipped: bool) -> None:
         if error.sample_id not in self._damaged:
             self._damaged.add(error.sample_id)
-            logger.warning("%s: %s", "skipped" if skipped else "another sample was taken for it", error)
+            logger.warning("%s: %s", "sample skipped" if skipped else "sample replaced by another one", error)
 
     @property
     def damaged(self) -> int:
@@ -155,7 +155,7 @@ class Stream(Iterator[Sample]):
         try:
             self._own().prepare(Waiting())
         except (RingreelError, OSError) as error:
-            logger.warning("where this stream is going to begin is not in its state: %s", error)
+            logger.warning("the saved state does not say where this stream will start: %s", error)
             return {}
         return self.state_dict()
 
@@ -207,7 +207,7 @@ class Stream(Iterator[Sample]):
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.close()
-            with contextlib.suppress(RingreelError):  # in a forked child it is the parent's
+            with contextlib.suppress(RingreelError):  # raised in a forked child: the parent owns the stream
                 self._missed = stream.missing
 
     def __enter__(self) -> Self:
@@ -220,7 +220,7 @@ class Stream(Iterator[Sample]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._stream is not None or self._closed:
-            raise TypeError("a stream that has begun cannot be pickled: make it in the process that reads it")
+            raise TypeError("a stream that has started cannot be pickled: make it in the process that reads it")
         return _again, (self._config, *self._share, self._options)
 
 
@@ -235,7 +235,7 @@ def _all_begun(states: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         return begun
     last = min(begun, key=lambda state: state["number"])
     if last["finished"] == 0:
-        first = {**last, "step": 0}  # in the same epoch
+        first = {**last, "step": 0}  # the same epoch
     else:
         before = {"epoch": None, "place": {"offset": 0, "skip": []}, "step": 0, "finished": 0}
         first = {**last, **before, "number": last["number"] - last["finished"]}

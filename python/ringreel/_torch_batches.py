@@ -34,13 +34,13 @@ from ringreel._torch_buffers import empty
 # a copy.
 _SMALL = 64 << 10
 # Tensors of at most this size are pickled. All workers of a loader send through one pipe, which
-# holds 64 KiB: a worker whose batches do not fit blocks in a write, and cannot end by itself.
+# holds 64 KiB: a worker whose batches do not fit blocks in a write, and cannot exit.
 _INLINE = 4 << 10
 # Seconds between two checks whether the process that a worker works for still exists.
 _WATCH_SECONDS = 1.0
-# In batches of several samples, smaller tensors are joined by the worker: many maps cost more than their copy.
+# In batches of several samples, the worker joins smaller tensors: many maps cost more than one copy.
 _MANY = 256 << 10
-# A batch of more files is sent by its bytes: a process may have only so many open, and some batches are on their way.
+# A batch from more files is sent by value: open files are limited, and several batches are on their way at once.
 _FILES = 64
 # Threads that read one batch.
 _THREADS = min(4, os.cpu_count() or 1)
@@ -53,9 +53,9 @@ class _File:
         self._descriptor = -1
         self._sent: Any = None
         self._descriptor = part.open()
-        # The system gives the lowest number that is free: this is how many are open.
+        # The system returns the lowest free number, so it tells how many files are open.
         if self._descriptor > resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2:
-            raise OSError(errno.EMFILE, "half of the files that this process may open are open")
+            raise OSError(errno.EMFILE, "half of the files that this process may open are in use")
 
     def __del__(self) -> None:
         self._close()
@@ -109,7 +109,7 @@ class _Files:
                 self._open[path] = _File(part)
             file = self._open[path]
             return file if file.begins(offset, begin) else None
-        except OSError:  # reclaimed, or too many are open
+        except OSError:  # reclaimed, or too many open files
             return None
 
     def send(self) -> bool:
@@ -118,7 +118,7 @@ class _Files:
             for file in self._open.values():
                 file.send()
         except (OSError, RuntimeError) as error:
-            logger.debug("a batch is sent by its bytes: %s", error)
+            logger.debug("sending a batch by value: %s", error)
             for file in self._open.values():
                 with contextlib.suppress(OSError, EOFError):
                     file.take_back()
@@ -151,7 +151,7 @@ class _HandedOver:
 class _Place(NamedTuple):
     """The position of a tensor in a segment."""
 
-    file: Any  # _File in a worker, _HandedOver in the process that gets it
+    file: Any  # _File in a worker, _HandedOver in the process that receives it
     offset: int
     name: str
     dtype: str
@@ -185,7 +185,7 @@ class _Inline(NamedTuple):
     array: np.ndarray[Any, Any]
 
 
-# By identity, since tensors are compared by their elements. A tensor that ends strikes itself off.
+# By identity, because tensors compare by their elements. A tensor's entry is removed with the tensor.
 _marked: dict[int, _Marked] = {}
 
 
@@ -254,7 +254,7 @@ def collate(batch: Any) -> Any:
     return _Batch(tree if files.send() else combine(batch, _Files(0)))
 
 
-_watching = 0  # The process in which the watch runs; a forked child has no thread of its parent.
+_watching = 0  # Id of the process in which the watch thread runs. A forked child does not inherit the thread.
 
 
 def _end_with_trainer() -> None:
@@ -269,7 +269,7 @@ def _end_with_trainer() -> None:
     if trainer is None or _watching == os.getpid():
         return
     _watching = os.getpid()
-    parent = os.getppid()  # perhaps a fork server, or the process that adopts orphans
+    parent = os.getppid()  # may be a fork server, or the process that adopts orphaned processes
 
     def watch() -> None:
         while os.getppid() == parent and trainer.is_alive():
@@ -355,7 +355,7 @@ def _small(value: Any) -> Any:
         return value
     try:
         return _Inline(value.numpy())
-    except (TypeError, RuntimeError):  # no type of NumPy's, no memory, ...
+    except (TypeError, RuntimeError):  # NumPy does not have the type, or the tensor has no memory
         return value
 
 
@@ -386,10 +386,10 @@ def _unchanged(tensor: torch.Tensor, mark: _Marked) -> bool:
     inner = inner[: len(inner) // mmap.PAGESIZE * mmap.PAGESIZE]
     if not len(inner):
         return False
-    inner[:: mmap.PAGESIZE].max()  # a page that was never touched is not there yet
+    inner[:: mmap.PAGESIZE].max()  # a page is not mapped before it was touched
     pages = _pages(inner.ctypes.data // mmap.PAGESIZE, len(inner) // mmap.PAGESIZE)
-    # The three highest bits of an entry: in memory, in swap space, of a file. A page that was written to in a private
-    # map is no page of a file any more.
+    # The three highest bits of an entry say: in memory, in swap space, page of a file. A page of a private map that was
+    # written to is no longer a page of a file.
     return pages is not None and bool((pages >> np.uint64(61) == 0b101).all())
 
 
@@ -424,7 +424,7 @@ def _pages(first: int, count: int) -> np.ndarray[Any, Any] | None:
 
 
 _FOR_THE_LOADER = (
-    "in a worker, ringreel.torch.collate gives a batch for the loader alone: change samples in the dataset's "
+    "in a worker, the result of ringreel.torch.collate is for the loader only: change samples in the dataset's "
     "transform, or batches in the training loop, or use torch.utils.data.default_collate"
 )
 
@@ -499,11 +499,11 @@ def _batched(places: Sequence[_Place]) -> torch.Tensor:
     if any((place.dtype, place.shape) != (places[0].dtype, places[0].shape) for place in places):
         return _joined([_mapped(place) for place in places])
     joined = empty(torch.Size((len(places), *first.shape)), first.dtype)
-    # Into memory that is there already, reading costs less than mapping.
+    # Reading into memory that is already mapped costs less than a new map.
     memory = _bytes_of(joined).data
     slots = [memory[n * place.length :][: place.length] for n, place in enumerate(places)]
     descriptors = [place.file.descriptor() for place in places]
-    # One thread copies at a part of the speed that memory has.
+    # One thread does not reach the memory's bandwidth.
     with ThreadPoolExecutor(_THREADS) as pool:
         list(pool.map(_read, descriptors, places, slots))
     return joined
@@ -519,7 +519,7 @@ def _read(descriptor: int, place: _Place, memory: memoryview) -> None:
     while done < len(memory):
         read = os.preadv(descriptor, [memory[done:]], place.offset + done)
         if read == 0:
-            raise OSError(f"a segment of part {place.name!r} is shorter than it should be")
+            raise OSError(f"a segment with part {place.name!r} ends too early")
         done += read
 
 
@@ -527,7 +527,7 @@ def _joined(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     """Returns one tensor, with a new first axis, of copies of ``tensors``."""
     first = tensors[0]
     if any((each.dtype, each.shape) != (first.dtype, first.shape) for each in tensors):
-        return torch.stack(list(tensors))  # which says what does not fit
+        return torch.stack(list(tensors))  # raises an error that names the difference
     joined = empty(torch.Size((len(tensors), *first.shape)), first.dtype)
     for n, each in enumerate(tensors):
         joined[n].copy_(each)

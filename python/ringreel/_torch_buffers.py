@@ -10,9 +10,9 @@ from collections import deque
 
 import torch
 
-# Smaller ones are as cheap from torch.
+# For smaller buffers, torch's allocator is as fast.
 _LARGE = 1 << 20
-#: Buffers that nobody uses. So many are kept: those of one batch, of as many parts.
+#: Free buffers. At most 4 are kept, enough for a batch of 4 parts.
 _free: "deque[torch.Tensor]" = deque(maxlen=4)
 
 
@@ -22,13 +22,13 @@ def empty(shape: torch.Size, dtype: torch.dtype) -> torch.Tensor:
     if length < _LARGE:
         return torch.empty(shape, dtype=dtype)
     memory = _taken(length)
-    lent = memory.numpy()  # an object of its own, which the tensor's storage holds, and nobody else
+    lent = memory.numpy()  # a separate object that only the tensor's storage references
     weakref.finalize(lent, _free.append, memory).atexit = False
     return torch.from_numpy(lent).view(dtype).view(shape)
 
 
 def _taken(length: int) -> torch.Tensor:
-    # Each step is whole by itself: others may take and give back between two of them.
+    # Each step is atomic: other threads may take and return buffers between two of them.
     for _ in range(len(_free)):
         try:
             memory = _free.popleft()

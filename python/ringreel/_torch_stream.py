@@ -12,7 +12,7 @@ from ringreel._sample import Sample
 from ringreel._stream import Stream
 from ringreel._torch_batches import _end_with_trainer, mark
 
-if TYPE_CHECKING:  # with torch and without it, the checks of types see the same
+if TYPE_CHECKING:  # so that mypy sees the same class with torch and without it
 
     class _Iterable:
         pass
@@ -97,7 +97,7 @@ class RingStream(_Iterable):
         timeout: float | None = None,
         threads: int | None = None,
     ) -> None:
-        from ringreel.torch import _checked  # which needs this module
+        from ringreel.torch import _checked  # here, because that module imports this one
 
         self._ring = Ring._of(config)
         self._parts = _checked(parts, self._ring.sample)
@@ -105,7 +105,7 @@ class RingStream(_Iterable):
         self._transform = transform
         self._share = None if rank is None and world_size is None else _placed(rank, world_size)
         self._run = run
-        # All workers of this dataset's loaders read together, whatever happens to be known of the job.
+        # Without a named run, all workers of this dataset's loaders still share one.
         self._own = uuid.uuid4().hex[:16]
         self._turns = 0
         self._told = False
@@ -121,14 +121,14 @@ class RingStream(_Iterable):
             "timeout": timeout,
             "threads": threads,
         }
-        # What is wrong with them is said now, and not in a worker.
+        # Raises errors of the arguments now, and not in a worker.
         self._ring._stream(*(self._share or (0, 1)), run=run, **self._options)
 
     def __repr__(self) -> str:
         return f"<ringreel.torch.RingStream {self._ring.path}>"
 
     def __getstate__(self) -> dict[str, Any]:
-        # In a spawned worker torch.distributed is not initialized.
+        # torch.distributed is not initialized in a spawned worker.
         return {**self.__dict__, "_share": self._placed()}
 
     def __iter__(self) -> "RingIterator":
@@ -136,10 +136,10 @@ class RingStream(_Iterable):
         info = torch.utils.data.get_worker_info()
         worker, workers = (0, 1) if info is None else (info.id, info.num_workers)
         if info is not None:
-            # Otherwise torch may end the worker of a killed process in order. The worker would
-            # leave the run, which then keeps no generation for a restart.
+            # Otherwise torch may end the worker of a killed process in an orderly way. The worker would leave the run,
+            # which would then keep no generation for a restart.
             _end_with_trainer()
-        # What the workers of this loop have in common, and no other loop has. Workers that stay are asked each time.
+        # Identifies this loop: equal in all its workers, and different in every other loop of persistent workers too.
         self._turns += 1
         token = f"{self._own if info is None else info.seed - info.id}.{self._turns}"
         run = self._run

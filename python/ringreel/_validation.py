@@ -42,7 +42,7 @@ class Validation:
         self._pid = 0
         self._reader: Reader | None = None
         self._parts: list[Generation] = []
-        # Where each of them ends.
+        # The index at which each generation's samples end.
         self._ends: list[int] = []
         self._damaged: set[str | None] = set()
 
@@ -108,14 +108,14 @@ class Validation:
     def _warn(self, index: int, error: DamagedSampleError) -> None:
         if error.sample_id not in self._damaged:
             self._damaged.add(error.sample_id)
-            logger.warning("validation sample %d is left out: %s", index, error)
+            logger.warning("validation sample %d skipped: %s", index, error)
 
     def _at(self, index: int) -> Sample:
         reader = self._open()
         total = self._ends[-1]
         position = index + total if index < 0 else index
         if not 0 <= position < total:
-            raise IndexError(f"there is no sample {index}: {total} are held out")
+            raise IndexError(f"no sample {index}: the ring holds out {total}")
         part = bisect.bisect_right(self._ends, position)
         before = self._ends[part - 1] if part > 0 else 0
         return Sample(*reader.sample(self._parts[part], position - before))

@@ -14,7 +14,7 @@ from ringreel._errors import ConfigError, RingNotFoundError, RingreelError
 from ringreel._log import logger, on_stderr
 from ringreel._ring import Config, Ring
 
-#: Swaps that are remembered: as many as a ring keeps manifests of at least.
+#: Number of swaps that are remembered. A ring keeps at least as many manifests.
 _SWAPS = 1024
 
 
@@ -221,7 +221,7 @@ class WireheadLogger:
         def lines(_: WireheadSnapshot, swaps: list[SwapLog]) -> list[str]:
             nonlocal told
             if swaps and swaps[-1].swap_count < told:
-                told = 0  # another ring is in its place
+                told = 0  # the ring was replaced by another one
             new = [swap for swap in swaps if swap.swap_count > told]
             told = new[-1].swap_count if new else told
             return [swap.to_jsonl() for swap in new]
@@ -259,10 +259,10 @@ class WireheadLogger:
             >>> WireheadLogger("config.yaml").run_tui()             # doctest: +SKIP
         """
         if isinstance(self._config_path, Mapping):
-            raise ConfigError("the view on the terminal needs a configuration in a file, not a dict")
+            raise ConfigError("run_tui needs a configuration in a file, not a dict")
         path, interval = os.fspath(self._config_path), str(self.poll_interval)
         if _ringreel.run_command(["ringreel", "top", "--config", path, "--interval", interval]) != 0:
-            raise ConfigError("the view on the terminal could not be shown: is there a terminal?")
+            raise ConfigError("the live view could not be shown: it needs a terminal")
 
     def stop(self) -> None:
         """Ends ``run`` or ``run_daemon``, which can be called again afterwards. Any thread may call it.
@@ -293,7 +293,7 @@ class WireheadLogger:
                     seen = self._look(seconds)
                 except (RingreelError, OSError) as error:
                     if str(error) != away:
-                        logger.warning("%s: looking again every %g s", error, seconds)
+                        logger.warning("%s: retrying every %g s", error, seconds)
                     away = str(error)
                 else:
                     away = ""
@@ -304,7 +304,7 @@ class WireheadLogger:
         self._stopped.clear()
 
     def _look(self, interval: float) -> tuple[WireheadSnapshot, list[SwapLog]]:
-        if self._process != os.getpid():  # a forked child looks for itself
+        if self._process != os.getpid():  # a forked child needs its own watcher
             self._watcher, self._process = _ringreel.Watcher(self._config, _SWAPS), os.getpid()
         seen, swaps = (json.loads(text) for text in self._watcher.look(interval))
         fields = {field.name: seen[field.name] for field in dataclasses.fields(WireheadSnapshot)}
@@ -314,7 +314,7 @@ class WireheadLogger:
 
 def _interval(seconds: float) -> float:
     if not 0 < seconds < 1e6:
-        raise ConfigError(f"the time between two looks: expected seconds, more than 0, found {seconds!r}")
+        raise ConfigError(f"poll interval: expected more than 0 and less than 1e6 seconds, found {seconds!r}")
     return float(seconds)
 
 

@@ -91,18 +91,18 @@ class RingSource:
         self._path = ring.path
         wanted = None if generation is None else max(operator.index(generation), 0)
         self._dataset = Dataset(ring._config, timeout, wanted, own=True)
-        self._generation = self._dataset.generation  # opens the ring, so that what follows is there
+        self._generation = self._dataset.generation  # opens the ring
         if generation is not None and generation != self._generation:
             if 0 < generation < self._generation:
                 raise self._reclaimed(generation)
             raise ValueError(
-                f"there is no generation {generation} in {self._path}: the newest is {self._generation}, the first is 1"
+                f"{self._path} has no generation {generation}: the newest is {self._generation}, the first is 1"
             )
         self._length = len(self._dataset)
         reader, _ = self._dataset._open()
         self._ring_id, names = reader.ring_id, reader.parts
         self._parts = _chosen(parts, names, self._path)
-        self._pid = os.getpid()  # in other processes the generation is looked for, and checked, afresh
+        self._pid = os.getpid()  # another process checks the generation again
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_pid": None}
@@ -167,20 +167,20 @@ class RingSource:
         found = self._dataset._open()[0].ring_id
         if found != self._ring_id:
             raise RingMismatchError(
-                f"the ring at {self._path} is {found}, this source was made of {self._ring_id}: "
-                "make the source anew, or give it the path of its own ring"
+                f"the ring at {self._path} is {found}, but this source reads {self._ring_id}: "
+                "make a new source, or mount the same ring at that path"
             )
         self._pid = os.getpid()
 
     def _reclaimed(self, generation: int) -> ReclaimedError:
         if generation in self._dataset.missing:
             return ReclaimedError(
-                f"generation {generation} of {self._path} is missing, although KEEP covers it, and this source gives "
-                "no other samples: `ringreel verify` tells what is lost; make a new source for the newest generation"
+                f"generation {generation} of {self._path} is missing, although KEEP covers it, and this source reads "
+                "no other samples: `ringreel verify` shows what is lost; make a new source for the newest generation"
             )
         return ReclaimedError(
-            f"generation {generation} of {self._path} was reclaimed, and this source gives no other samples: make a "
-            "new one for the newest generation (for each epoch, say), or raise KEEP, so that generations stay longer"
+            f"generation {generation} of {self._path} was reclaimed, and this source reads no other samples: make a "
+            "new source for the newest generation (in each epoch, for example), or raise KEEP in the configuration"
         )
 
 
@@ -193,6 +193,6 @@ def _chosen(parts: Iterable[str] | None, names: list[str], path: str) -> tuple[s
     chosen = tuple(dict.fromkeys(names if parts is None else [parts] if isinstance(parts, str) else parts))
     unknown = [name for name in chosen if name not in names]
     if unknown or not chosen:
-        what = f"no part {unknown[0]!r}" if unknown else "nothing to read without a part"
-        raise ValueError(f"parts: there is {what}; the parts of {path} are {', '.join(names)}")
+        what = f"no part {unknown[0]!r}" if unknown else "expected at least one name"
+        raise ValueError(f"parts: {what}; the parts of {path} are {', '.join(names)}")
     return chosen

@@ -148,7 +148,7 @@ class MXRecordIO:
             >>> out.close()
         """
         if self.flag not in ("r", "w"):
-            raise ValueError(f"Invalid flag {self.flag}: it is 'r' or 'w'")
+            raise ValueError(f"Invalid flag {self.flag}: expected 'r' or 'w'")
         if self.is_open:
             self._own()
             self.close()
@@ -165,7 +165,7 @@ class MXRecordIO:
             raise
         self.pid = os.getpid()
         self.is_open = True
-        # Runs at the latest when this object goes, or the interpreter ends.
+        # Runs at the latest when this object is collected or the interpreter exits.
         self._end = weakref.finalize(self, _close, self.pid, self._writer, beside)
 
     def _open_beside(self) -> io.TextIOBase | None:
@@ -290,7 +290,7 @@ class MXRecordIO:
         if self.writable and self.pid != os.getpid():
             raise RingreelError(
                 f"{self.uri}: this writer was opened in process {self.pid}, not in this one ({os.getpid()}): "
-                "only that one may write to it"
+                "only that process may write to it"
             )
 
     def __iter__(self) -> Iterator[bytes]:
@@ -311,7 +311,7 @@ class MXRecordIO:
 
     def __getstate__(self) -> dict[str, Any]:
         if self.is_open and self.writable:
-            raise RingreelError(f"{self.uri}: open for writing: close it before it is pickled or copied")
+            raise RingreelError(f"{self.uri}: open for writing: close it before pickling or copying it")
         state = {name: value for name, value in self.__dict__.items() if name not in ("_reader", "_writer", "_end")}
         state["pid"] = None
         return state
@@ -322,7 +322,7 @@ class MXRecordIO:
         self.is_open = False
         if state["is_open"]:
             if self.flag == "w":
-                raise RingreelError(f"{self.uri}: was pickled while it was open for writing; to open it would empty it")
+                raise RingreelError(f"{self.uri}: was pickled while open for writing; opening it would empty it")
             self.open()
 
 
@@ -451,8 +451,8 @@ class MXIndexedRecordIO(MXRecordIO):
         key = self.key_type(idx)
         text = str(key)
         if not text or any(mark in text for mark in "\t\r\n"):
-            raise RecordError(f"{self.idx_path}: {text!r} cannot be a key: it is empty or holds a tab or a line end")
-        before = 0 if type(self).write is MXRecordIO.write else self.tell()  # a subclass's own may return nothing
+            raise RecordError(f"{self.idx_path}: {text!r} cannot be a key: it is empty or has a tab or a line end")
+        before = 0 if type(self).write is MXRecordIO.write else self.tell()  # a subclass's write may return None
         position: int | None = self.write(buf)
         position = before if position is None else position
         self.fidx.write(f"{text}\t{position}\n")
@@ -466,12 +466,12 @@ class MXIndexedRecordIO(MXRecordIO):
         try:
             return self.idx[key]
         except KeyError:
-            raise KeyError(f"{self.idx_path}: there is no key {key!r}") from None
+            raise KeyError(f"{self.idx_path}: no key {key!r}") from None
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
         state["fidx"] = None
-        if self.is_open:  # both are read again
+        if self.is_open:  # the copy reads both again
             state["idx"], state["keys"] = {}, []
         return state
 
@@ -494,7 +494,7 @@ class _IndexFile(io.TextIOBase):
 
     def write(self, text: str, /) -> int:
         if self._pid != os.getpid():
-            raise RingreelError(f"{self.name}: this index is written by process {self._pid}, not by this one")
+            raise RingreelError(f"{self.name}: process {self._pid} writes this index, not this process")
         with self._lock:
             self._held += text.encode()
             if len(self._held) >= 1 << 16:
@@ -538,7 +538,7 @@ def _local(uri: str) -> str:
         return uri
     if scheme == "file":
         return path
-    raise RingreelError(f"{uri}: only local files are opened: copy it here, or mount what it lies on")
+    raise RingreelError(f"{uri}: only local files can be opened: copy the file, or mount its filesystem")
 
 
 class HEADER(NamedTuple):
@@ -612,12 +612,12 @@ def unpack(s: bytes) -> tuple[HEADER, bytes]:
         (HEADER(flag=0, label=1.0, id=7, id2=0), b'data')
     """
     if len(s) < _IR_SIZE:
-        raise RecordError(f"a record of {len(s)} bytes begins with no IRHeader, which takes {_IR_SIZE}")
+        raise RecordError(f"a record of {len(s)} bytes is too short for an IRHeader of {_IR_SIZE} bytes")
     header = HEADER(*struct.unpack_from(_IR_FORMAT, s))
     s = s[_IR_SIZE:]
     if header.flag > 0:
         if len(s) < 4 * header.flag:
-            raise RecordError(f"a record whose IRHeader tells of {header.flag} labels holds {len(s)} bytes behind it")
+            raise RecordError(f"a record's IRHeader has {header.flag} labels, but only {len(s)} bytes follow it")
         header = header._replace(label=np.frombuffer(s, "<f4", header.flag))
         s = s[4 * header.flag :]
     return header, s

@@ -32,10 +32,10 @@ from ringreel._torch_stream import RingStream
 
 __all__ = ["RingDataset", "RingStream", "collate"]
 
-# Reading goes on with the newest generation when its own is gone; so often is that looked for.
+# Number of attempts to read a sample whose generation is reclaimed between lookup and read.
 _TRIES = 10
 
-if TYPE_CHECKING:  # with torch and without it, the checks of types see the same
+if TYPE_CHECKING:  # so that mypy sees the same class with torch and without it
 
     class _MapStyle:
         pass
@@ -105,7 +105,7 @@ class RingDataset(_MapStyle):
         self._number = self._dataset.generation
         self._length = len(self._dataset)
         self._missed: set[int] = set()
-        #: The generation that workers are to read. They see what is written here after they were started.
+        #: The generation that workers read. It is in shared memory, so running workers see changes.
         self._shared = torch.tensor([self._number]).share_memory_()
         _made.add(self)
 
@@ -113,7 +113,7 @@ class RingDataset(_MapStyle):
         return f"<ringreel.torch.RingDataset {self._config.ring} (generation {self._number}, {self._length} samples)>"
 
     def __getstate__(self) -> dict[str, Any]:
-        self._settle()  # so that workers that it is sent to follow it
+        self._settle()  # so that workers that unpickle it follow this process
         return self.__dict__.copy()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -168,7 +168,7 @@ class RingDataset(_MapStyle):
         asked = operator.index(index)
         position = asked + self._length if asked < 0 else asked
         if not 0 <= position < self._length:
-            raise IndexError(f"there is no sample {asked}: generation {self._number} holds {self._length}")
+            raise IndexError(f"no sample {asked}: generation {self._number} has {self._length}")
         sample = _read(dataset, position)
         tensors = sample.torch(*self._parts)
         for name, tensor in tensors.items():
@@ -205,13 +205,15 @@ class RingDataset(_MapStyle):
             (True, 2)
         """
         if torch.utils.data.get_worker_info() is not None:
-            raise RuntimeError("refresh() was called in a worker: call it where the DataLoader is, between epochs")
+            raise RuntimeError(
+                "refresh() was called in a worker: call it in the process of the DataLoader, between epochs"
+            )
         self._current()
         before = self._number
         dataset = Dataset(self._config, self._timeout, generation, own=True)
         number = dataset.generation
         if generation is not None and number != generation:
-            raise ReclaimedError(f"there is no generation {generation} in {self._config.ring}; the newest is {number}")
+            raise ReclaimedError(f"{self._config.ring} has no generation {generation}; the newest is {number}")
         self._adopt(dataset, number)
         self._shared[0] = number
         return number != before
@@ -237,7 +239,7 @@ class RingDataset(_MapStyle):
         self._dataset, self._number, self._length = dataset, number, len(dataset)
 
 
-# Workers that are forked follow what they come from, which must not be what that process was itself forked from.
+# A forked worker follows the generation of its parent process, so before a fork the parent stops following its own.
 _made: "weakref.WeakSet[RingDataset]" = weakref.WeakSet()
 
 
@@ -261,7 +263,7 @@ def _read(dataset: Dataset, index: int) -> Sample:
         inside = index % len(dataset)
         try:
             sample = dataset[inside]
-        except IndexError:  # it went on to a shorter one just now
+        except IndexError:  # the dataset has just switched to a shorter generation
             continue
         if inside == index % len(dataset):
             return sample
@@ -274,8 +276,8 @@ def _checked(parts: Sequence[str] | None, known: Sequence[str] | None) -> tuple[
     if parts is None:
         return ()
     if isinstance(parts, str) or not parts:
-        raise ValueError(f"parts: expected names in a list, or None for all parts, found {parts!r}")
+        raise ValueError(f"parts: expected a list of names, or None for all parts, found {parts!r}")
     for name in parts:
         if known is not None and name not in known:
-            raise ValueError(f"parts: there is no part {name!r}; SAMPLE names {', '.join(known)}")
+            raise ValueError(f"parts: no part {name!r}; SAMPLE names {', '.join(known)}")
     return tuple(parts)

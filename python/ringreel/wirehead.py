@@ -333,11 +333,11 @@ class MongoheadDataset:
 
     def _pair(self, index: int) -> tuple[Any, Any]:
         if not -self._length <= index < self._length:
-            raise IndexError(f"there is no sample {index}: there are {self._length}")
+            raise IndexError(f"no sample {index}: the generation has {self._length}")
         sample = self._dataset._at(index % self._length, follow=self.keeptrying)
-        names = self.sample or tuple(sample)  # a configuration may leave SAMPLE to the ring
+        names = self.sample or tuple(sample)  # empty if the configuration leaves SAMPLE to the ring
         if len(names) < 2:
-            raise ConfigError(f"SAMPLE names {len(names)} part, but an input and a label are needed")
+            raise ConfigError(f"SAMPLE: expected at least 2 parts, an input and a label, found {len(names)}")
         data, label = (self._value(sample, name) for name in names[:2])
         return self.normalize(_float32(data)), label
 
@@ -386,12 +386,12 @@ def _hint_at_files() -> Iterator[None]:
 
 def _ring_of(collection: Any) -> Ring:
     if collection is None:
-        raise ConfigError("no data is named: give config_path, the path of the configuration")
+        raise ConfigError("no configuration was given: pass config_path, the path of the configuration")
     try:
         return Ring._of(collection)
     except ConfigError as error:
         if type(collection).__module__.split(".")[0] == "pymongo":
-            raise ConfigError("a MongoDB collection holds no ring: give config_path instead of collection") from error
+            raise ConfigError("a MongoDB collection is not a ring: pass config_path instead of collection") from error
         raise
 
 

@@ -115,9 +115,9 @@ def test_bytes_are_lists(tmp_path: Path) -> None:
     [
         ({"data": np.zeros((3, 2)), "label": np.zeros(4)}, "different numbers"),
         ({"data": np.zeros((3, 2))}, "label"),
-        ({"data": np.zeros((3, 2)), "label": np.float32(1)}, "no axis"),
-        ({"data": np.zeros((3, 2)), "label": b"abc"}, "list of bytes"),
-        ({"data": np.zeros((2, 2)), "label": [b"abc", b"d"]}, "several lengths"),
+        ({"data": np.zeros((3, 2)), "label": np.float32(1)}, "an array whose first axis counts the samples"),
+        ({"data": np.zeros((3, 2)), "label": b"abc"}, "a list with one bytes object per sample"),
+        ({"data": np.zeros((2, 2)), "label": [b"abc", b"d"]}, "bytes of one length"),
         (np.zeros((3, 2)), "dict or a tuple"),
     ],
 )
@@ -131,7 +131,7 @@ def test_what_does_not_fit_is_refused(tmp_path: Path, samples: Any, says: str) -
 def test_indices_beyond_the_end_and_other_shapes_are_errors(filled: ringreel.Ring, tmp_path: Path) -> None:
     samples = filled.dataset()
     for beyond in [[0, 50], [-51], range(40, 51)]:
-        with pytest.raises(IndexError, match="holds 50"):
+        with pytest.raises(IndexError, match="generation 1 has 50"):
             samples.batch(beyond)
     other = ring_in(tmp_path, RING=str(tmp_path / "o.ring"), SAMPLE=["data"], SWAP_CAP=2)
     with other.generator() as generator:
@@ -146,7 +146,7 @@ def test_views_are_taken_for_their_bytes(tmp_path: Path) -> None:
     ring = ring_in(tmp_path, SAMPLE=["text"], SWAP_CAP=2)
     views = [memoryview(np.arange(n, dtype=np.uint8).reshape(2, -1)) for n in (6, 10)]
     with ring.generator() as generator:
-        with pytest.raises(ringreel.SampleError, match="several lengths"):
+        with pytest.raises(ringreel.SampleError, match="bytes of one length"):
             generator.write_batch({"text": views})
         with pytest.raises(ringreel.SampleError, match="only bytes"):
             generator.write_batch({"text": [b"12345678", "12345678"]})

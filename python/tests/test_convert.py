@@ -64,7 +64,7 @@ BAD_META = {
     "half a character": ({"a": "\ud800"}, "UTF-8"),
     "a list in itself": ({"a": endless()}, "more than 16 levels"),
     "an array of objects": ({"a": np.array([object()])}, "object cannot be stored"),
-    "a list": ([1], "meta is a dict, or None; list was given"),
+    "a list": ([1], "meta: expected a dict or None, found list"),
 }
 
 
@@ -105,14 +105,14 @@ def test_meta_may_be_given_apart(config):
 
 
 MISFITS = {
-    "too few parts": ((1,), r"a sample has 2 parts, SAMPLE is \[a, b\]; 1 were given"),
-    "too many": ((1, 2, 3), "3 were given"),
+    "too few parts": ((1,), r"sample: expected 2 parts, SAMPLE is \[a, b\]; found 1"),
+    "too many": ((1, 2, 3), "found 3"),
     "a part that is missing": ({"a": 1}, 'part "b" is missing'),
     "one that is not in SAMPLE": ({"a": 1, "b": 2, "c": 3}, 'part "c" is not in SAMPLE'),
-    "no tuple": (np.zeros((2, 2)), "numpy.ndarray was given"),
-    "a pair with a wrong tuple": (((1,), {}), "1 were given"),
+    "no tuple": (np.zeros((2, 2)), "found numpy.ndarray"),
+    "a pair with a wrong tuple": (((1,), {}), "found 1"),
     "a dict in the place of a part": ((1, {"x": 1}), "part 'b'"),
-    "a name that is no text": ({1: 2, "a": 1}, "the name of a part is text"),
+    "a name that is no text": ({1: 2, "a": 1}, "the name of a part: expected text, found 1"),
 }
 
 

@@ -21,7 +21,7 @@ def test_a_dataset_is_a_sequence(filled):
     assert numbers([dataset[-1], dataset[np.int8(2)], dataset[np.uint64(1)]]) == [4, 2, 1]
     assert numbers(dataset[1:-1]) == [1, 2, 3] and numbers(dataset[::-2]) == [4, 2, 0] and dataset[7:] == []
     for index in (5, -6, 10**30):
-        with pytest.raises(IndexError, match="holds 5"):
+        with pytest.raises(IndexError, match="generation 1 has 5"):
             dataset[index]
     with pytest.raises(TypeError):
         dataset["0"]
@@ -46,7 +46,7 @@ def test_a_dataset_moves_on_when_its_generation_is_reclaimed(filled, caplog):
     add(ring, numbered(4, start=10))
     add(ring, numbered(4, start=20))
     assert numbers([dataset[1]]) == [21] and dataset.generation == 3
-    assert "generation 1 was reclaimed: going on with generation 3" in caplog.text
+    assert "generation 1 was reclaimed: continuing with generation 3" in caplog.text
 
 
 def test_an_index_beyond_the_generation_that_it_moved_to_is_an_index_error(filled):
@@ -54,7 +54,7 @@ def test_an_index_beyond_the_generation_that_it_moved_to_is_an_index_error(fille
     dataset = ring.dataset()
     assert len(dataset) == 4
     add(ring, numbered(2, start=10))
-    with pytest.raises(IndexError, match="generation 2 holds 2"):
+    with pytest.raises(IndexError, match="generation 2 has 2"):
         dataset[3]
 
 

@@ -235,7 +235,7 @@ def test_a_description_in_a_file_is_a_literal_or_an_error(name):
 def test_bytes_that_are_no_such_array_are_an_error(dtype, shape, length):
     part = ringreel._ringreel.Part(dtype, shape, bytes(length))
     sample = ringreel.Sample({"data": part}, {}, "id", 1, 0)
-    with pytest.raises(ringreel.RingreelError, match=f"{length} bytes are no array"):
+    with pytest.raises(ringreel.RingreelError, match=f"{length} bytes do not fit an array"):
         sample["data"]
 
 

@@ -94,7 +94,7 @@ def test_ranks_without_a_run_are_warned(rings, caplog, monkeypatch):
         monkeypatch.delenv(name)
     ring = rings(7)
     ring.stream(1, 3)
-    assert caplog.text.count("this is rank 1 of 3, and nothing says which ranks read together") == 1
+    assert caplog.text.count("this is rank 1 of 3, and no run is named") == 1
     caplog.clear()
     ring.stream()
     ring.stream(1, 3, run="named")
@@ -122,12 +122,12 @@ def test_processes_of_one_job_follow_the_same_log(ranks, filled):
 @pytest.mark.parametrize(
     "environment, options, why",
     [
-        ({"RANK": "x", "WORLD_SIZE": "2"}, {}, "RANK='x' and WORLD_SIZE='2' in the environment are no numbers"),
-        ({"RANK": "2", "WORLD_SIZE": "2"}, {}, "rank 2 is not one of the 2 ranks"),
-        ({"RANK": "-1", "WORLD_SIZE": "2"}, {}, "rank -1 is not one of the 2 ranks"),
-        ({"RANK": "0", "WORLD_SIZE": "0"}, {}, "rank 0 is not one of the 0 ranks"),
-        (RANK_1_OF_2, {"rank": 0}, "rank and world_size are given together, or not at all"),
-        ({}, {"world_size": 2}, "rank and world_size are given together, or not at all"),
+        ({"RANK": "x", "WORLD_SIZE": "2"}, {}, "RANK='x' and WORLD_SIZE='2' in the environment are not numbers"),
+        ({"RANK": "2", "WORLD_SIZE": "2"}, {}, "rank: expected 0 or more and less than world_size=2, found 2"),
+        ({"RANK": "-1", "WORLD_SIZE": "2"}, {}, "rank: expected 0 or more and less than world_size=2, found -1"),
+        ({"RANK": "0", "WORLD_SIZE": "0"}, {}, "rank: expected 0 or more and less than world_size=0, found 0"),
+        (RANK_1_OF_2, {"rank": 0}, "rank and world_size: expected both or neither"),
+        ({}, {"world_size": 2}, "rank and world_size: expected both or neither"),
     ],
 )
 def test_ranks_that_are_none_are_refused(config, monkeypatch, environment, options, why):

@@ -14,7 +14,7 @@ BAD_CONFIGS = [
     ({"SWAP_CAP": 3}, "neither RING nor DBNAME"),
     ({"RING": "x", "SWAP_CAP": 0}, "SWAP_CAP: expected a whole number"),
     ({"RING": "x", "SWAP_CAP": float("nan")}, "not JSON compliant"),
-    ({"RING": "x", "SAMPLE": [object()]}, "which no configuration holds"),
+    ({"RING": "x", "SAMPLE": [object()]}, "a configuration cannot hold an object of type object"),
     ({}, "neither RING nor DBNAME"),
     (7, "a path or a dict, found int"),
 ]

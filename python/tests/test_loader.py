@@ -186,11 +186,11 @@ def test_an_iteration_that_was_left_is_not_taken_up_again_and_none_is_wasted():
 def test_no_epochs_are_nothing_and_endless_ones_without_batches_are_an_error():
     loader = StreamLoader(range(20), 3, epochs=0)
     assert list(loader) == [] and len(loader) == 0
-    with pytest.raises(ringreel.RingreelError, match="gave no batch in epoch 0"):
+    with pytest.raises(ringreel.RingreelError, match="has no batch in epoch 0"):
         next(iter(StreamLoader([], 3, epochs=None)))
     for epochs in (1, None):
         loader = StreamLoader([1, 2], 3, drop_last=True, epochs=epochs)
-        with pytest.raises(ringreel.RingreelError, match="no batch in epoch 0: it holds 2 items, batch_size is 3"):
+        with pytest.raises(ringreel.RingreelError, match="no batch in epoch 0: it has 2 items, batch_size is 3"):
             next(iter(loader))
     assert list(StreamLoader([], 3, epochs=5)) == []
 
@@ -199,7 +199,7 @@ def test_the_length_is_known_where_the_sources_is(tmp_path):
     assert len(StreamLoader(range(40), 3)) == 14 and len(StreamLoader(range(40), 3, drop_last=True)) == 13
     assert len(StreamLoader(range(40), 3, epochs=2)) == 28
     for loader in (StreamLoader(Counted(3), 1), StreamLoader(tmp_path / "a.txt", 1), StreamLoader("a.rec", 1)):
-        with pytest.raises(TypeError, match="not known"):
+        with pytest.raises(TypeError, match="is unknown"):
             len(loader)
     with pytest.raises(TypeError, match="never ends"):
         len(StreamLoader(range(40), 3, epochs=None))
@@ -294,7 +294,7 @@ def test_a_source_that_became_shorter_is_an_error():
     list(itertools.islice(loader, 5))
     again = StreamLoader(range(11), 3, 12, True)
     again.load_state_dict(loader.state_dict())
-    with pytest.raises(ringreel.RingreelError, match="ended after 4 batches of epoch 0, of which 5 had been given"):
+    with pytest.raises(ringreel.RingreelError, match="ended after 4 batches of epoch 0, but 5 had been read"):
         next(iter(again))
 
 

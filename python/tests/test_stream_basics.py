@@ -18,7 +18,7 @@ def test_a_stream_skips_damaged_samples_counts_them_and_warns_once_each(filled, 
     with ring.stream(epochs=3) as stream:
         assert numbers(stream) == [0, 3] * 3
         assert stream.damaged == 2 and stream.epochs == 3
-    warned = [record.getMessage() for record in caplog.records if record.getMessage().startswith("skipped")]
+    warned = [record.getMessage() for record in caplog.records if record.getMessage().startswith("sample skipped")]
     assert len(warned) == 2 and files[1] in warned[0] and files[2] in warned[1]
 
 
@@ -74,5 +74,5 @@ def test_readers_show_in_the_status_while_they_stream(filled):
 def test_a_stream_that_has_begun_cannot_be_pickled(filled):
     stream = filled(numbered(1)).stream()
     next(stream)
-    with pytest.raises(TypeError, match="begun"):
+    with pytest.raises(TypeError, match="a stream that has started"):
         pickle.dumps(stream)

@@ -396,7 +396,7 @@ def looked_at(batch):
 
 @pytest.mark.parametrize("wrong", [longer, looked_at])
 def test_a_batch_is_not_to_be_changed_in_a_worker(dataset, wrong):
-    with pytest.raises((TypeError, AttributeError), match="a batch for the loader alone"):
+    with pytest.raises((TypeError, AttributeError), match="is for the loader only"):
         next(iter(DataLoader(dataset, 2, num_workers=1, collate_fn=wrong)))
     next(iter(DataLoader(dataset, 2, collate_fn=wrong)))
 

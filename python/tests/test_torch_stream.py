@@ -104,12 +104,12 @@ def test_what_is_wrong_is_said_at_once(ring_of):
     ring = ring_of(3)
     for options, why in [
         ({"equal": "x"}, "equal"),
-        ({"rank": 2, "world_size": 2}, "rank 2"),
+        ({"rank": 2, "world_size": 2}, "rank: expected 0 or more and less than world_size=2, found 2"),
         ({"rank": 1}, "together"),
         ({"epochs": -1}, "epochs"),
         ({"run": "a", "replay": "b"}, "run and replay"),
         ({"parts": ["x"]}, "no part 'x'"),
-        ({"parts": "data"}, "names in a list"),
+        ({"parts": "data"}, "a list of names"),
     ]:
         with pytest.raises(ValueError, match=why):
             RingStream(ring, **options)
@@ -471,7 +471,7 @@ def test_ranks_without_a_run_are_warned_once(ring_of, caplog, monkeypatch):
     dataset = RingStream(ring, rank=1, world_size=3)
     for _ in range(2):
         next(iter(dataset))
-    assert caplog.text.count("this is rank 1 of 3, and nothing says which ranks read together") == 1
+    assert caplog.text.count("this is rank 1 of 3, and no run is named") == 1
     caplog.clear()
     next(iter(RingStream(ring)))
     next(iter(RingStream(ring, rank=1, world_size=3, run="named")))
@@ -597,7 +597,7 @@ def test_lines_of_the_log_say_what_workers_wait_for(config, caplog):
 
 
 def test_a_mixture_of_ring_streams_is_refused_since_it_could_not_go_on(config):
-    with pytest.raises(TypeError, match="give the stream"):
+    with pytest.raises(TypeError, match="pass the stream"):
         ringreel.Mixture([RingStream(config())])
 
 

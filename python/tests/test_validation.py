@@ -32,7 +32,7 @@ def test_the_slice_is_a_sequence_of_the_first_samples_which_stays(ring):
     assert numbers([validation[-1], validation[np.int8(4)], validation[np.uint64(0)]]) == [5, 4, 0]
     assert numbers(validation[3:-1]) == [3, 4] and numbers(validation[::-2]) == [5, 3, 1] and validation[9:] == []
     for index in (6, -7, 10**30):
-        with pytest.raises(IndexError, match="6 are held out"):
+        with pytest.raises(IndexError, match="the ring holds out 6"):
             validation[index]
     with pytest.raises(TypeError):
         validation["0"]
@@ -46,7 +46,7 @@ def test_a_dataset_serves_the_others(ring):
     dataset = ring.dataset()
     assert dataset.generation == 2 and len(dataset) == 2 and numbers(dataset) == [6, 7]
     assert numbers([dataset[-1], dataset[0]]) == [7, 6] and [sample.position for sample in dataset] == [2, 3]
-    with pytest.raises(IndexError, match="generation 2 holds 2"):
+    with pytest.raises(IndexError, match="generation 2 has 2"):
         dataset[2]
     add(ring, numbered(4, start=8))
     assert dataset.refresh() and numbers(dataset) == [8, 9, 10, 11]
@@ -137,7 +137,7 @@ def test_a_pass_leaves_a_damaged_sample_out_and_says_so_once(ring, caplog):
     for _ in range(2):
         assert numbers(validation) == [0, 2, 3, 4, 5]
     assert (len(validation), validation.damaged) == (6, 1)
-    assert caplog.text.count("validation sample 1 is left out") == 1
+    assert caplog.text.count("validation sample 1 skipped") == 1
     with pytest.raises(ringreel.DamagedSampleError):
         validation[1]
     status = ring.status()

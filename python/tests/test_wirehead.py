@@ -164,7 +164,7 @@ def test_a_tuple_dataset_gives_a_list_in_the_order_asked_for(made):
 
 @pytest.mark.parametrize("index", [6, -7, [0, 6]])
 def test_an_index_that_is_not_there_is_an_index_error(made, index):
-    with pytest.raises(IndexError, match="there are 6"):
+    with pytest.raises(IndexError, match="the generation has 6"):
         MongoheadDataset(made())[index]
 
 
@@ -243,7 +243,7 @@ def test_the_first_two_names_are_input_and_label(config):
 
 
 def test_a_sample_of_one_part_is_an_error_that_says_so(filled):
-    with pytest.raises(ringreel.ConfigError, match="an input and a label are needed"):
+    with pytest.raises(ringreel.ConfigError, match="expected at least 2 parts, an input and a label"):
         MongoheadDataset(collection=filled([{"data": 1}]), sample=("data",))[0]
 
 
@@ -265,10 +265,10 @@ def test_a_configuration_that_is_not_there_is_an_error(kind, tmp_path):
 
 
 def test_no_configuration_is_an_error_that_says_what_to_give():
-    with pytest.raises(ringreel.ConfigError, match="give config_path"):
+    with pytest.raises(ringreel.ConfigError, match="pass config_path"):
         MongoheadDataset()
     collection = type("Collection", (), {"__module__": "pymongo.collection"})()
-    with pytest.raises(ringreel.ConfigError, match="a MongoDB collection holds no ring"):
+    with pytest.raises(ringreel.ConfigError, match="a MongoDB collection is not a ring"):
         MongoheadDataset(collection=collection)
 
 

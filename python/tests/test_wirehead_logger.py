@@ -131,7 +131,7 @@ def test_a_forked_child_looks_for_itself(config):
 
 def test_what_makes_no_sense_is_refused(config):
     for interval in (0, -1, float("nan")):
-        with pytest.raises(ringreel.ConfigError, match="between two looks"):
+        with pytest.raises(ringreel.ConfigError, match="poll interval: expected more than 0"):
             WireheadLogger(config, poll_interval=interval)
     with pytest.raises(ringreel.ConfigError, match="cannot read"):
         WireheadLogger(config.parent / "other.yaml")
