@@ -333,7 +333,7 @@ class StreamLoader(Iterable[Any]):
 
 
 def check_state(state: Any, kind: str, made: Mapping[str, Any]) -> None:
-    """Checks that ``state`` is of format ``kind`` and of an object with the same arguments.
+    """Checks that ``state`` has the format ``kind`` and was saved with the same arguments.
 
     Args:
         state (Any): The state.

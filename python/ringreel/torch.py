@@ -194,7 +194,7 @@ class RingDataset(_MapStyle):
 
         Raises:
             ReclaimedError: Generation ``generation`` does not exist.
-            RuntimeError: It was called in a worker.
+            RuntimeError: The caller is a worker.
 
         Example:
             >>> from ringreel.torch import RingDataset

@@ -1,4 +1,4 @@
-"""What the tests share: configurations of rings in a fresh directory, rings with samples in them, and processes."""
+"""Shared fixtures: configurations of rings in a fresh directory, rings with samples, and processes."""
 
 import contextlib
 import logging
@@ -15,14 +15,14 @@ import pytest
 
 import ringreel
 
-# A shell lets what it runs in the background ignore Ctrl-C, and so would the processes that are begun here.
+# A shell makes its background processes ignore SIGINT, and the processes that the tests start would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
 def config(tmp_path):
-    """Makes a configuration: a dict, of a ring that is not there yet."""
+    """Makes a configuration, as a dict, of a ring that does not exist yet."""
 
     def make(**keys):
         defaults = {"RING": str(tmp_path / "ring"), "SWAP_CAP": 4, "SAMPLE": ["data"], "LEASE_SECONDS": 0.5}
@@ -56,17 +56,17 @@ def add(ring, samples, promote=True):
 
 
 def numbered(count, size=3, start=0):
-    """Samples that hold their number."""
+    """Returns samples whose elements are the sample's number."""
     return [{"data": np.full(size, start + n, np.int64)} for n in range(count)]
 
 
 def numbers(samples):
-    """The numbers that they hold."""
+    """Returns the numbers of such samples."""
     return [int(sample["data"].flat[0]) for sample in samples]
 
 
 class Script:
-    """A Python program in a process of its own, with what it has said so far."""
+    """A Python program in a separate process, with its output so far."""
 
     def __init__(self, directory, text, *args):
         self.path = directory / f"script{len(list(directory.glob('script*.py')))}.py"
@@ -78,18 +78,18 @@ class Script:
 
     @property
     def said(self):
-        """What it has printed: whole lines while it runs, because `print` writes a line in pieces."""
+        """The output: only whole lines while the program runs, because `print` writes a line in pieces."""
         ended = self.child.poll() is not None
         text = self.log.read_text()
         return text if ended else text[: text.rfind("\n") + 1]
 
     def wait_for(self, text, seconds=60):
-        """Waits until it has said `text`."""
+        """Waits until the program has printed `text`."""
         until(lambda: text in self.said or self.child.poll() is not None, seconds)
         assert text in self.said, self.said
 
     def end(self, number=None, seconds=60):
-        """Sends a signal, waits for the end, and returns the exit status."""
+        """Sends a signal, waits until the program exits, and returns its exit status."""
         if number is not None:
             self.child.send_signal(number)
         return self.child.wait(seconds)
@@ -105,7 +105,7 @@ def until(condition, seconds=60):
 
 @contextlib.contextmanager
 def managed(config, log):
-    """A manager in a thread. `log` is pytest's caplog: it is waited for that the manager says that it works."""
+    """Runs a manager in a thread. Waits until it holds the lease, according to `log`, pytest's caplog."""
     log.set_level(logging.INFO, "ringreel")
     stop = threading.Event()
     thread = threading.Thread(target=ringreel.run_manager, args=(config, stop.is_set), daemon=True)
@@ -121,7 +121,7 @@ def managed(config, log):
 
 @pytest.fixture
 def script(tmp_path):
-    """Starts programs, and ends those that are left."""
+    """Starts programs, and kills the remaining ones afterwards."""
     started = []
 
     def start(text, *args):
@@ -136,7 +136,7 @@ def script(tmp_path):
 
 
 def segment_files(ring):
-    """The files of all readable generations, in order of their paths."""
+    """Returns the segment files of all readable generations, in order of their paths."""
     found = []
     for directory in sorted(os.listdir(ring.path)):
         if directory.startswith("read."):
@@ -146,7 +146,7 @@ def segment_files(ring):
 
 
 def memory_of(address):
-    """Permissions of the memory map that an address lies in, as in /proc: "rw-p" is private and writable."""
+    """Returns the permissions of the memory map at an address, as in /proc: "rw-p" is private and writable."""
     with open("/proc/self/maps") as maps:
         for line in maps:
             span, permissions = line.split()[:2]
@@ -157,12 +157,12 @@ def memory_of(address):
 
 
 def ruin(path, how):
-    """Deletes a file, cuts it short, or changes bytes in the middle of it."""
+    """Deletes a file, truncates it, or changes a byte in its middle."""
     if how == "deleted":
         os.remove(path)
         return
     size = os.path.getsize(path)
-    fresh = path + ".new"  # a sealed file is never written to: another one is put in its place
+    fresh = path + ".new"  # a sealed file is never modified: a new one replaces it
     with open(path, "rb") as old, open(fresh, "wb") as new:
         data = bytearray(old.read())
         if how == "changed":
@@ -180,7 +180,7 @@ def ruin(path, how):
 
 @pytest.fixture(scope="module")
 def rings(tmp_path_factory):
-    """Rings by the number of samples in their only generation. They are not changed."""
+    """Rings by the number of samples in their only generation. Tests must not change them."""
     made = {}
 
     def of(size):
@@ -196,7 +196,7 @@ def rings(tmp_path_factory):
 
 @pytest.fixture
 def ring_of(filled):
-    """Makes a ring with a file for each of these samples. Later generations may be larger and smaller."""
+    """Makes a ring with one file per sample. Later generations can be larger or smaller."""
 
     def make(samples, **keys):
         return filled(samples, **{"SWAP_CAP": 50, "SEGMENT_SAMPLES": 1, **keys})

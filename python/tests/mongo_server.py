@@ -1,4 +1,4 @@
-"""A MongoDB for tests: the one that RINGREEL_TEST_MONGOURI names, or one in memory (`scripts/mongodb.sh java`)."""
+"""A MongoDB server for tests: at RINGREEL_TEST_MONGOURI, or in memory (`scripts/mongodb.sh java`)."""
 
 import contextlib
 import json
@@ -17,12 +17,12 @@ JAR = pathlib.Path(__file__).parents[2] / "target/servers/mongo-java-server.jar"
 
 
 def given():
-    """The connection string of the server that was given, or an empty one."""
+    """Returns the connection string of a given server, or an empty one."""
     return os.environ.get("RINGREEL_TEST_MONGOURI", "")
 
 
 def lacking():
-    """Why no server of ours can be started; None when it can."""
+    """Returns why the server in memory cannot be started, or None if it can."""
     if shutil.which("java") is None:
         return "there is no java: tests with a MongoDB of their own do NOT run"
     if not JAR.exists():
@@ -31,8 +31,10 @@ def lacking():
 
 
 def free_port():
-    """A port on which nobody listens, below those that Linux gives to connections: a client that looks for a server
-    again and again may be given such a one, and find itself."""
+    """Returns a port without a listener, below Linux's ephemeral ports.
+
+    A client that retries on an ephemeral port may be assigned the same port, and connect to itself.
+    """
     for port in range(15_000 + os.getpid() % 8000, 31_000):
         with contextlib.suppress(OSError), socket.socket() as tried:
             tried.bind(("127.0.0.1", port))
@@ -41,7 +43,7 @@ def free_port():
 
 
 class JavaServer:
-    """Empty, in memory, on 127.0.0.1. It ends with this process at the latest."""
+    """An empty server in memory, on 127.0.0.1. It ends with this process at the latest."""
 
     def __init__(self, port=0):
         command = ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dio.netty.eventLoopThreads=1"]
@@ -55,7 +57,7 @@ class JavaServer:
         self.uri = f"mongodb://127.0.0.1:{self.port}"
 
     def end(self):
-        """It is gone when this returns."""
+        """Kills the server, and waits until it has exited."""
         self.child.kill()
         self.child.wait()
         self.child.stdin.close()
@@ -63,7 +65,7 @@ class JavaServer:
 
 
 class TlsProxy:
-    """Speaks TLS, and passes on what it hears to a server that does not. `authority` is the file of its authority."""
+    """A TLS proxy in front of a server without TLS. `authority` is the file of its certificate authority."""
 
     def __init__(self, directory, port):
         self.authority = str(directory / "ca.pem")
@@ -100,7 +102,7 @@ def _pass_on(source, target):
 
 
 def _certificate(directory):
-    """Makes an authority and a certificate for this machine; returns the files of that and of its key."""
+    """Makes an authority and a certificate for this machine. Returns the files of the certificate and its key."""
 
     def openssl(*words):
         subprocess.run(["openssl", *map(str, words)], cwd=directory, check=True, capture_output=True)
@@ -115,7 +117,7 @@ def _certificate(directory):
 
 
 class Database:
-    """A database of its own on a server, with what a configuration says of it."""
+    """A separate database on a server, and the configuration keys for it."""
 
     def __init__(self, uri):
         self.uri = uri
@@ -123,7 +125,7 @@ class Database:
 
     @property
     def keys(self):
-        """As keys of a configuration. Where host and port say it all, as Wirehead gives them."""
+        """The keys of a configuration: Wirehead's, if host and port suffice."""
         host, _, port = self.uri.removeprefix("mongodb://").partition(":")
         if port.isdigit():
             return {"MONGOHOST": host, "PORT": int(port), "DBNAME": self.name}
@@ -131,12 +133,12 @@ class Database:
 
     @property
     def yaml(self):
-        """As lines of a configuration."""
+        """The lines of a configuration."""
         return "".join(f"{key}: {json.dumps(value)}\n" for key, value in self.keys.items())
 
     @contextlib.contextmanager
     def open(self):
-        """The database as pymongo sees it."""
+        """The database in pymongo."""
         with pymongo.MongoClient(self.uri, serverSelectionTimeoutMS=5000) as client:
             yield client[self.name]
 

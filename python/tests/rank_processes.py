@@ -1,4 +1,4 @@
-"""Processes that stand for the ranks of a training job. They are started once, and do one job after the other."""
+"""Processes in the role of a training job's ranks. They are started once, and run one job after the other."""
 
 import contextlib
 import multiprocessing
@@ -6,30 +6,30 @@ import traceback
 
 
 class Ranks:
-    """So many processes, which are forked. Use it in a `with` statement."""
+    """A number of forked processes. Use it in a `with` statement."""
 
     def __init__(self, count):
         self._ranks = [_Rank() for _ in range(count)]
 
     def begin(self, rank, work, *args):
-        """Lets a rank do `work(*args)`, both of which can be pickled. What it was doing before, it does no more."""
+        """Starts `work(*args)`, which have to be picklable, on a rank. Ends the rank's previous job."""
         if self._ranks[rank].busy and not self._ranks[rank].pipe.poll(0):
             self._ranks[rank].end()
             self._ranks[rank] = _Rank()
         self._ranks[rank].begin(work, args)
 
     def answer(self, rank, seconds=60):
-        """What came of what it was begun with last."""
+        """Returns the result of the rank's last job."""
         good, answer = self._ranks[rank].answer(seconds)
         assert good, f"rank {rank}: {answer}"
         return answer
 
     def pid(self, rank):
-        """Its process."""
+        """Returns the rank's process."""
         return self._ranks[rank].process.pid
 
     def together(self, world, work, *args, seconds=60):
-        """What `work(rank, *args)` gives on the first `world` ranks, all at once."""
+        """Returns the results of `work(rank, *args)` on the first `world` ranks, run at the same time."""
         for rank in range(world):
             self.begin(rank, work, rank, *args)
         return [self.answer(rank, seconds) for rank in range(world)]
@@ -53,7 +53,7 @@ class _Rank:
 
     def begin(self, work, args):
         if self.busy:
-            self.pipe.recv()  # of what nobody asked for
+            self.pipe.recv()  # the result of a job that was replaced
         self.pipe.send((work, args))
         self.busy = True
 

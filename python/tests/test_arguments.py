@@ -1,4 +1,4 @@
-"""Arguments of a wrong type are refused at once, by name and value, with what is accepted."""
+"""Arguments of a wrong type are refused at once. The error names argument, value, and what is accepted."""
 
 import re
 
@@ -40,7 +40,7 @@ def test_seeds_of_loaders_and_mixtures_are_integers(make):
         make(*given, seed=1.5)
 
 
-def test_none_is_refused_as_a_part(config):
+def test_none_as_a_part_is_refused(config):
     with ringreel.Ring(config(SAMPLE=["data", "label"])).generator() as generator:
         for sample in ((1, None), {"data": 1, "label": None}):
             with pytest.raises(ringreel.SampleError, match="^part 'label' is None: expected an array,"):
@@ -51,7 +51,7 @@ def test_none_is_refused_as_a_part(config):
 
 
 @pytest.mark.parametrize("stop", [1, "now"])
-def test_a_stop_that_cannot_be_asked_is_refused(config, stop):
+def test_stop_that_is_neither_event_nor_callable_is_refused(config, stop):
     message = f"^stop: expected a threading.Event, a callable without arguments, or None, found {stop!r}$"
     for run in (lambda: ringreel.run_generator([], config(), stop=stop), lambda: ringreel.run_manager(config(), stop)):
         with pytest.raises(TypeError, match=message):

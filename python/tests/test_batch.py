@@ -1,4 +1,4 @@
-"""Many samples at once."""
+"""Batches: many samples in one call."""
 
 import gc
 import pickle
@@ -28,7 +28,7 @@ def filled(tmp_path: Path) -> ringreel.Ring:
     return ring
 
 
-def test_a_batch_is_what_its_samples_are_one_by_one(filled: ringreel.Ring) -> None:
+def test_batch_equals_its_samples_read_one_by_one(filled: ringreel.Ring) -> None:
     samples = filled.dataset()
     ranges = [slice(None), slice(5, 5), range(50), range(3, 30), range(40, 3, -7)]
     for chosen in [*ranges, [0, -1, 7, 7], np.array([5, 2])]:
@@ -45,7 +45,7 @@ def test_a_batch_is_what_its_samples_are_one_by_one(filled: ringreel.Ring) -> No
     assert everything.generation == samples.generation
 
 
-def test_a_batch_is_memory_of_its_own(filled: ringreel.Ring) -> None:
+def test_batches_have_private_memory(filled: ringreel.Ring) -> None:
     samples = filled.dataset()
     batch, again = samples.batch(range(10)), samples.batch(range(10))
     batch["data"][:] = -1
@@ -55,7 +55,7 @@ def test_a_batch_is_memory_of_its_own(filled: ringreel.Ring) -> None:
 
 
 def large(tmp_path: Path, kib: int) -> ringreel.Dataset:
-    """Batches of 4 samples, which hold their numbers."""
+    """Batches of 4 numbered samples."""
     ring = ring_in(tmp_path, SAMPLE=["data"], SWAP_CAP=4, SEGMENT_SAMPLES=4)
     with ring.generator() as generator:
         generator.write_batch((np.arange(4, dtype=np.uint8)[:, None] * np.ones((1, kib << 10), np.uint8),))
@@ -67,7 +67,7 @@ def address(batch: ringreel.Batch) -> int:
     return batch["data"].__array_interface__["data"][0]
 
 
-def test_memory_of_a_batch_is_used_again_when_nobody_has_any_of_it(tmp_path: Path) -> None:
+def test_memory_of_a_released_batch_is_reused(tmp_path: Path) -> None:
     samples = large(tmp_path, 1000)
     batch = samples.batch(range(4))
     first, row = address(batch), batch["data"][2]
@@ -83,13 +83,13 @@ def test_memory_of_a_batch_is_used_again_when_nobody_has_any_of_it(tmp_path: Pat
 
 
 def resident() -> int:
-    """Bytes of memory that are this process's own."""
+    """Returns the private memory of this process, in bytes."""
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) << 10 for line in status if line.startswith("RssAnon"))
 
 
-def test_memory_of_batches_is_kept_for_64_mib_of_them(tmp_path: Path) -> None:
-    samples = large(tmp_path, 10_000)  # so large that the allocator keeps nothing of it either
+def test_free_memory_of_64_mib_is_kept(tmp_path: Path) -> None:
+    samples = large(tmp_path, 10_000)  # so large that the allocator does not keep it either
     batches = [samples.batch(range(4)) for _ in range(6)]
     held = resident()
     del batches
@@ -97,7 +97,7 @@ def test_memory_of_batches_is_kept_for_64_mib_of_them(tmp_path: Path) -> None:
     assert held - resident() > 160 << 20
 
 
-def test_bytes_are_lists(tmp_path: Path) -> None:
+def test_bytes_parts_are_lists(tmp_path: Path) -> None:
     ring = ring_in(tmp_path, SAMPLE=["text"], SWAP_CAP=7)
     with ring.generator() as generator:
         generator.write_batch({"text": [b"one", bytearray(b"two"), memoryview(b"six")]})
@@ -121,14 +121,14 @@ def test_bytes_are_lists(tmp_path: Path) -> None:
         (np.zeros((3, 2)), "dict or a tuple"),
     ],
 )
-def test_what_does_not_fit_is_refused(tmp_path: Path, samples: Any, says: str) -> None:
+def test_mismatched_batch_is_refused(tmp_path: Path, samples: Any, says: str) -> None:
     with ring_in(tmp_path).generator() as generator:
         with pytest.raises(ringreel.SampleError, match=says):
             generator.write_batch(samples)
         assert generator.summary.finished == 0
 
 
-def test_indices_beyond_the_end_and_other_shapes_are_errors(filled: ringreel.Ring, tmp_path: Path) -> None:
+def test_indices_beyond_the_end_and_mixed_shapes_are_errors(filled: ringreel.Ring, tmp_path: Path) -> None:
     samples = filled.dataset()
     for beyond in [[0, 50], [-51], range(40, 51)]:
         with pytest.raises(IndexError, match="generation 1 has 50"):
@@ -142,7 +142,7 @@ def test_indices_beyond_the_end_and_other_shapes_are_errors(filled: ringreel.Rin
         other.dataset().batch([0, 1])
 
 
-def test_views_are_taken_for_their_bytes(tmp_path: Path) -> None:
+def test_views_are_written_as_their_bytes(tmp_path: Path) -> None:
     ring = ring_in(tmp_path, SAMPLE=["text"], SWAP_CAP=2)
     views = [memoryview(np.arange(n, dtype=np.uint8).reshape(2, -1)) for n in (6, 10)]
     with ring.generator() as generator:
@@ -156,7 +156,7 @@ def test_views_are_taken_for_their_bytes(tmp_path: Path) -> None:
     assert ring.dataset().batch(range(2))["text"] == [bytes(range(6)), bytes(6)]
 
 
-def test_a_batch_is_pickled(filled: ringreel.Ring) -> None:
+def test_batch_can_be_pickled(filled: ringreel.Ring) -> None:
     batch = filled.dataset().batch(iter([3, 1, 2]))
     again = pickle.loads(pickle.dumps(batch))
     assert (again.generation, list(again.sample_ids)) == (batch.generation, list(batch.sample_ids))

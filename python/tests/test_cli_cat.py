@@ -1,6 +1,6 @@
-"""`ringreel cat` gives NumPy, and readers of NIfTI-1 and PNG, exactly what was put in.
+"""`ringreel cat` writes NumPy, NIfTI-1 and PNG files whose readers get exactly the original arrays.
 
-The command is that of this package; RINGREEL_COMMAND names another one.
+RINGREEL_COMMAND names a command to use instead of the package's.
 """
 
 import os
@@ -24,7 +24,7 @@ def cat(ring, *args, code=0):
 
 
 def parts():
-    """An array of each element type, in shapes of all kinds: the same ones each time."""
+    """Returns arrays of each element type in many shapes, the same in each run."""
     numbers = np.random.default_rng(1)
     plain = ["?", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8", "c8", "c16"]
     arrays = {f"plain_{np.dtype(text).name}": numbers.integers(0, 2, (3, 4, 5)).astype(text) for text in plain}
@@ -52,34 +52,34 @@ def ring(filled, tmp_path):
 
 
 def same(found, want):
-    """The same type (but for the order of bytes), shape and bits."""
+    """Checks that both have the same type (except byte order), shape and bits."""
     want = want.astype(want.dtype.newbyteorder("<"), copy=False)
     assert (found.dtype, found.shape) == (want.dtype, want.shape)
-    # Between the fields of a padded type stands what NumPy left there: it is no value.
+    # The bytes between the fields of a padded type are not part of its value.
     for field in want.dtype.names or [...]:
         assert found[field].tobytes() == want[field].tobytes()
 
 
-def test_every_element_type_comes_out_of_npy_as_it_went_in(ring, tmp_path):
+def test_npy_keeps_every_element_type(ring, tmp_path):
     for name, want in parts().items():
         cat(ring, "--part", name, "-o", tmp_path / f"{name}.npy")
         same(np.load(tmp_path / f"{name}.npy"), want)
 
 
 @pytest.mark.filterwarnings("ignore:Stored array in format 3.0")
-def test_a_file_is_what_numpy_writes_but_for_spaces_in_its_header(ring, tmp_path):
+def test_npy_file_equals_numpys_except_for_header_padding(ring, tmp_path):
     whole = {name: want for name, want in parts().items() if name != "padded"}
     for name, want in whole.items():
         np.save(tmp_path / "want.npy", want.astype(want.dtype.newbyteorder("<"), copy=False))
         found, written = cat(ring, "--part", name, "--as", "npy"), (tmp_path / "want.npy").read_bytes()
-        # Version and literal; NumPy leaves room in the header for a longer first axis.
+        # Version and literal. NumPy pads the header for a longer first axis.
         (head, elements), (its_head, its_elements) = found.split(b" \n", 1), written.split(b" \n", 1)
         assert (found[:8], elements) == (written[:8], its_elements), name
         assert head[10:].strip(b"\0 ") == its_head[10:].strip(b"\0 ")
         assert (len(found) - len(elements)) % 64 == 0
 
 
-def test_a_whole_sample_comes_out_of_npz(ring, tmp_path):
+def test_npz_holds_the_whole_sample(ring, tmp_path):
     cat(ring, "-o", tmp_path / "sample.npz")
     assert zipfile.ZipFile(tmp_path / "sample.npz").testzip() is None
     with np.load(tmp_path / "sample.npz") as found:
@@ -115,14 +115,14 @@ def test_nibabel_reads_the_image_with_its_axes_in_order(filled, tmp_path):
         assert image.header["descrip"].item().decode().endswith(f" {name}")
 
 
-def test_a_record_of_another_ones_file_comes_as_it_is(tmp_path):
+def test_record_of_a_foreign_file_is_unchanged(tmp_path):
     payload = bytes(range(256))
     (tmp_path / "a.rec").write_bytes(b"\x0a\x23\xd7\xce\x00\x01\x00\x00" + payload)
     assert cat(tmp_path / "a.rec") == payload
     cat(tmp_path / "a.rec", "-n", 1, code=2)
 
 
-def test_pillow_reads_the_picture(filled, tmp_path):
+def test_pillow_reads_the_image(filled, tmp_path):
     image = pytest.importorskip("PIL.Image", reason="SKIPPED: PNG: pillow is not installed")
     shapes = {"gray": (5, 7), "rgb": (5, 7, 3)}
     sample = {name: NUMBERS.integers(0, 256, shape).astype("u1") for name, shape in shapes.items()}

@@ -1,7 +1,7 @@
-"""`ringreel pack` against `im2rec.py` of MXNet 1.9.1: equal lists, equal records; where images are encoded anew, equal
+"""`ringreel pack` compared with `im2rec.py` of MXNet 1.9.1: equal lists and records; of re-encoded images, equal
 pixels (PNG) or nearly equal ones (JPEG).
 
-im2rec runs in an interpreter of its own, with OpenCV: that of test_recordio_mxnet.py.
+im2rec runs in the separate interpreter of test_recordio_mxnet.py, with OpenCV.
 """
 
 import functools
@@ -21,7 +21,7 @@ Image = pytest.importorskip("PIL.Image", reason="SKIPPED: ringreel pack is NOT c
 
 @functools.cache
 def im2rec():
-    """im2rec.py, and why it cannot be had."""
+    """Returns the path of im2rec.py, and why it is not available."""
     python, reason = mxnet_python()
     if reason is not None:
         return None, reason
@@ -85,7 +85,7 @@ JPEGS = {"photo.jpg": gradient(120, 77, 3), "Ä 1.JPG": noise(16, 24, 3, 6), "gr
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory):
-    """A folder with images in four directories, one of them broken, and other files."""
+    """A folder with images in four directories, one of them invalid, and other files."""
     root = tmp_path_factory.mktemp("photos")
     for directory in (".", "b", "a/x", "Ö z"):
         for name, pixels in PNGS.items():
@@ -122,7 +122,7 @@ def test_lists_are_equal_byte_for_byte(tmp_path, photos, options):
 
 
 def packed(tmp_path, photos, *options, status=1, edit=None):
-    """The records of both, by key, and the list's paths."""
+    """Returns the records of both programs by key, and the paths of the list."""
     ours(tmp_path, "--list", "--recursive", "theirs", str(photos))
     text = (tmp_path / "theirs.lst").read_text()
     text = edit(text) if edit else text
@@ -139,14 +139,14 @@ def packed(tmp_path, photos, *options, status=1, edit=None):
     return *both, {int(line.split("\t")[0]): line.split("\t")[-1] for line in text.splitlines()}
 
 
-def test_records_of_files_as_they_are_are_equal_byte_for_byte(tmp_path, photos):
+def test_records_of_unchanged_files_are_equal_byte_for_byte(tmp_path, photos):
     packed(tmp_path, photos, "--pass-through", status=0)
     for end in ("rec", "idx"):
         assert (tmp_path / f"ours.{end}").read_bytes() == (tmp_path / f"theirs.{end}").read_bytes()
 
 
 def more_labels(text):
-    """Each second image with three labels."""
+    """A list in which each second image has three labels."""
     lines = text.splitlines()
     lines[::2] = [line.replace("\t", "\t-2.5\t1e3\t", 1) for line in lines[::2]]
     return "\n".join(lines) + "\n"
@@ -159,7 +159,7 @@ def test_labels_are_equal(tmp_path, photos, options):
 
 
 def differences(tmp_path, photos, *options):
-    """For each image the largest and the mean difference of a channel. Headers, sizes and channels are equal."""
+    """Returns the largest and the mean difference of a channel per image. Checks headers, sizes and channels."""
     theirs, ours, paths = packed(tmp_path, photos, *options)
     assert "b/broken.jpg" not in {paths[key] for key in ours}
     found = {}
@@ -183,7 +183,7 @@ def is_png(path):
     ["", "--color 0", "--color -1 --resize 150", "--resize 24", "--resize 31 --center-crop"],
 )
 def test_pixels_of_png_images_are_equal(tmp_path, photos, options):
-    """Those of JPEG images are decoded by another decoder: libjpeg-turbo smooths colours in another way."""
+    """JPEG images are decoded by different decoders; libjpeg-turbo upsamples colours differently."""
     found = differences(tmp_path, photos, "--encoding", ".png", "--quality", "1", *options.split())
     assert {path: most for path, (most, _) in found.items() if is_png(path) and most > 0} == {}
     assert max(mean for _, mean in found.values()) < 1
@@ -194,4 +194,4 @@ def test_pixels_of_encoded_jpegs_differ_little(tmp_path, photos, options):
     found = differences(tmp_path, photos, *options.split())
     smooth = [mean for path, (_, mean) in found.items() if "gra" in path or "photo" in path or "EMPTY" in path]
     assert max(smooth) < 1
-    assert max(mean for _, mean in found.values()) < 4  # of noise, whose colours have half the resolution
+    assert max(mean for _, mean in found.values()) < 4  # noise, whose colours have half the resolution

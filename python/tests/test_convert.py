@@ -1,4 +1,4 @@
-"""What may be written as a sample and as its meta, and what is refused."""
+"""Samples and meta that can be written, and those that are refused."""
 
 import numpy as np
 import pytest
@@ -19,13 +19,13 @@ META = {
 }
 
 
-def test_meta_comes_back(filled):
+def test_meta_round_trips(filled):
     meta = filled([({"data": 1}, META)]).dataset()[0].meta
     assert {key: meta[key] for key in META} == META
     assert all(type(meta[key]) is type(META[key]) for key in META)
 
 
-def test_numpy_values_tuples_and_bytearrays_in_meta_become_plain_ones(filled):
+def test_numpy_values_tuples_and_bytearrays_in_meta_become_plain(filled):
     given = {
         "i": np.int8(-3),
         "f": np.float32(0.5),
@@ -46,7 +46,7 @@ def test_numpy_values_tuples_and_bytearrays_in_meta_become_plain_ones(filled):
 
 
 def endless():
-    """A list that holds itself."""
+    """Returns a list that contains itself."""
     loop = []
     loop.append(loop)
     return loop
@@ -94,7 +94,7 @@ def test_a_sample_is_a_tuple_a_list_a_dict_or_a_pair_with_meta(config):
     assert [(int(s["a"]), int(s["b"]), s.meta.get("k")) for s in dataset] == [(1, 2, None)] * 3 + [(1, 2, 1)] * 3
 
 
-def test_meta_may_be_given_apart(config):
+def test_meta_can_be_a_separate_argument(config):
     ring = ringreel.Ring(config())
     with ring.generator() as generator:
         generator.write((1,), {"k": 1})
@@ -117,12 +117,12 @@ MISFITS = {
 
 
 @pytest.mark.parametrize("what", MISFITS)
-def test_a_sample_that_does_not_fit_is_refused_and_the_ring_stays_as_it_was(config, what):
+def test_mismatched_sample_is_refused_and_changes_nothing(config, what):
     sample, message = MISFITS[what]
     ring = ringreel.Ring(config(SAMPLE=["a", "b"]))
     with ring.generator() as generator:
         generator.write((1, 2))
-        passing = ("seconds", "free_", "generators")  # what time, and others on this disk, change
+        passing = ("seconds", "free_", "generators")  # these change with time and with other files on the disk
         before = {key: value for key, value in ring.status().items() if not any(word in key for word in passing)}
         with pytest.raises(ringreel.SampleError, match=message):
             generator.write(sample)

@@ -8,7 +8,7 @@ import ringreel
 torch = pytest.importorskip("torch", reason="torch is not installed: torch tensors are NOT tested")
 
 
-# Torch warns once of arrays that are read-only, and it does so here on purpose.
+# torch warns once about read-only arrays, which these tests use on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore:The given NumPy array is not writ:UserWarning")
 
 
@@ -29,7 +29,7 @@ def test_tensors_of_every_kind_can_be_written(filled):
         assert torch.equal(sample.torch()["data"], want) and sample["data"].dtype == want.numpy().dtype
 
 
-def test_a_sparse_tensor_is_refused_by_the_name_of_its_part(config):
+def test_sparse_tensor_is_refused_and_its_part_named(config):
     with ringreel.Ring(config()).generator() as generator:
         with pytest.raises(ringreel.SampleError, match="part 'data': this torch tensor .*sparse"):
             generator.write({"data": torch.eye(3).to_sparse()})

@@ -1,4 +1,4 @@
-"""Datasets: what they give, what they do when things are slow, gone or damaged."""
+"""Datasets: their samples, and slow, reclaimed or damaged rings."""
 
 import logging
 import os
@@ -38,7 +38,7 @@ def test_a_dataset_stays_with_its_generation_until_it_is_refreshed(filled):
     assert dataset.generation == 2 and len(dataset) == 2 and numbers(dataset) == [10, 11]
 
 
-def test_a_dataset_moves_on_when_its_generation_is_reclaimed(filled, caplog):
+def test_dataset_continues_after_its_generation_is_reclaimed(filled, caplog):
     caplog.set_level(logging.INFO, "ringreel")
     ring = filled(numbered(4), KEEP=0)
     dataset = ring.dataset()
@@ -49,7 +49,7 @@ def test_a_dataset_moves_on_when_its_generation_is_reclaimed(filled, caplog):
     assert "generation 1 was reclaimed: continuing with generation 3" in caplog.text
 
 
-def test_an_index_beyond_the_generation_that_it_moved_to_is_an_index_error(filled):
+def test_index_beyond_a_shorter_newer_generation_is_an_index_error(filled):
     ring = filled(numbered(4), KEEP=0)
     dataset = ring.dataset()
     assert len(dataset) == 4
@@ -58,7 +58,7 @@ def test_an_index_beyond_the_generation_that_it_moved_to_is_an_index_error(fille
         dataset[3]
 
 
-def test_iterating_ends_early_after_a_move_to_a_shorter_generation(filled):
+def test_iteration_ends_early_in_a_shorter_newer_generation(filled):
     ring = filled(numbered(4), KEEP=0)
     found = []
     for sample in ring.dataset():
@@ -68,7 +68,7 @@ def test_iterating_ends_early_after_a_move_to_a_shorter_generation(filled):
     assert found == [0, 11]
 
 
-def test_a_generation_that_is_gone_without_a_newer_one_is_a_reclaimed_error(filled):
+def test_reclaimed_generation_without_a_newer_one_is_an_error(filled):
     ring = filled(numbered(2))
     dataset = ring.dataset()
     assert len(dataset) == 2
@@ -79,10 +79,10 @@ def test_a_generation_that_is_gone_without_a_newer_one_is_a_reclaimed_error(fill
 
 @pytest.mark.parametrize("read", ["mmap", "pread"])
 @pytest.mark.parametrize("how", ["deleted", "cut short", "cut open", "changed"])
-def test_a_sample_that_is_damaged_under_a_dataset_is_an_error_that_says_where(filled, how, read):
+def test_damaged_sample_error_names_generation_position_and_path(filled, how, read):
     ring = filled(numbered(3, size=20_000), READ=read, VERIFY="always")
     dataset = ring.dataset()
-    assert how != "cut open" or numbers(dataset) == [0, 1, 2]  # open already
+    assert how != "cut open" or numbers(dataset) == [0, 1, 2]  # the dataset is already open
     path = segment_files(ring)[1]
     ruin(path, how)
     with pytest.raises(ringreel.DamagedSampleError) as caught:
@@ -95,7 +95,7 @@ def test_a_sample_that_is_damaged_under_a_dataset_is_an_error_that_says_where(fi
     assert (str(again), again.path, again.position) == (str(error), path, 1)
 
 
-def test_a_wait_ends_with_a_timeout_that_says_for_what(filled, config, caplog):
+def test_timeout_error_says_what_was_missing(filled, config, caplog):
     caplog.set_level(logging.INFO, "ringreel")
     for use in (lambda ring: len(ring.dataset(timeout=0.2)), lambda ring: next(ring.stream(timeout=0.2))):
         with pytest.raises(ringreel.RingTimeoutError, match="a ring at .*ring"):
@@ -111,7 +111,7 @@ def test_a_wait_ends_with_a_timeout_that_says_for_what(filled, config, caplog):
         next(stream)
 
 
-def test_a_reader_may_start_before_everyone_else(config):
+def test_reader_can_start_before_the_ring_exists(config):
     ring = ringreel.Ring(config())
     found = []
     reader = threading.Thread(target=lambda: found.extend(numbers(ring.dataset(timeout=30)[:])))
@@ -122,8 +122,8 @@ def test_a_reader_may_start_before_everyone_else(config):
     assert found == [0, 1, 2, 3]
 
 
-def test_a_reader_waits_through_the_birth_of_a_ring(filled):
-    """There is a moment in which a ring has its description and no manifest yet."""
+def test_reader_waits_while_the_ring_is_created(filled):
+    """A ring that is being created has its descriptor before its first manifest."""
     ring = filled(numbered(2))
     manifests = os.path.join(ring.path, "manifests")
     os.rename(manifests, manifests + ".later")
@@ -141,7 +141,7 @@ def test_a_reader_waits_through_the_birth_of_a_ring(filled):
     later.join()
 
 
-def test_threads_may_share_a_dataset(filled):
+def test_threads_can_share_a_dataset(filled):
     dataset = filled(numbered(16, size=10_000), SEGMENT_SAMPLES=4).dataset()
     found = []
     threads = [threading.Thread(target=lambda: found.extend(numbers(dataset))) for _ in range(6)]
@@ -151,7 +151,7 @@ def test_threads_may_share_a_dataset(filled):
 
 
 @pytest.mark.parametrize("timeout", [-1, float("nan")])
-def test_a_timeout_that_makes_no_sense_is_refused(config, timeout):
+def test_invalid_timeout_is_refused(config, timeout):
     with pytest.raises(ValueError, match="timeout"):
         len(ringreel.Ring(config()).dataset(timeout=timeout))
 
@@ -164,4 +164,4 @@ def test_a_pickled_dataset_stays_with_its_generation(filled):
     add(ring, numbered(2, start=10))
     assert numbers(pickle.loads(data)) == [0, 1, 2]
     add(ring, numbered(2, start=20))
-    assert numbers(pickle.loads(data)[:2]) == [20, 21]  # it is gone: the newest
+    assert numbers(pickle.loads(data)[:2]) == [20, 21]  # reclaimed, so the newest is read

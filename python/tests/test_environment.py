@@ -1,4 +1,4 @@
-"""Rank, world size and the name of the run, as a launcher's environment gives them."""
+"""Rank, world size and name of the run from a launcher's environment."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from test_stream import told
 
 import ringreel
 
-# Python 3.12 and later warn of every fork where there are threads; that it goes well is what is tested.
+# Python 3.12 and later warn about a fork in a process with threads, which these tests do on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 
 
@@ -24,7 +24,7 @@ LAUNCHERS = ("RANK", "WORLD_SIZE", "TORCHELASTIC_", "SLURM_", "OMPI_", "PMI_")
 
 
 def in_environment(environment, ring, epochs=1):
-    """Worker, world and run of a stream there, and what it gives."""
+    """Returns worker, world and run of a stream in this environment, and its samples."""
     for name in [name for name in os.environ if name.startswith(LAUNCHERS)]:
         del os.environ[name]
     os.environ.update(environment)
@@ -66,7 +66,7 @@ RANK_1_OF_2 = {"RANK": "1", "WORLD_SIZE": "2"}
         ({**RANK_1_OF_2, "TORCHELASTIC_RUN_ID": "x" * 99}, 1, 2, r"x{55}-[0-9a-f]{8}"),
     ],
 )
-def test_rank_and_run_are_the_launchers(ranks, rings, environment, rank, world, run):
+def test_rank_and_run_are_taken_from_the_launcher(ranks, rings, environment, rank, world, run):
     ranks.begin(0, in_environment, environment, rings(7))
     ranks.begin(1, in_environment, environment, rings(7))
     answers = [ranks.answer(0), ranks.answer(1)]
@@ -76,7 +76,7 @@ def test_rank_and_run_are_the_launchers(ranks, rings, environment, rank, world, 
     assert (answers[0][2] == answers[1][2]) == ("[0-9a-f]{16}" not in run)
 
 
-def test_names_of_jobs_that_are_no_names_of_runs_stay_apart(monkeypatch):
+def test_job_names_that_are_not_run_names_stay_distinct(monkeypatch):
     names = set()
     jobs = ["a/b", "a b", "a-b", "x" * 64, "x" * 65, "x" * 99, "y" * 98 + "1", "y" * 98 + "2", ".", "..", "\u00e9", ""]
     for job in jobs:
@@ -89,7 +89,7 @@ def test_names_of_jobs_that_are_no_names_of_runs_stay_apart(monkeypatch):
     assert all(re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}", name) for name in names)
 
 
-def test_ranks_without_a_run_are_warned(rings, caplog, monkeypatch):
+def test_ranks_without_a_run_log_a_warning(rings, caplog, monkeypatch):
     for name in [name for name in os.environ if name.startswith(LAUNCHERS)]:
         monkeypatch.delenv(name)
     ring = rings(7)
@@ -105,7 +105,7 @@ def test_ranks_without_a_run_are_warned(rings, caplog, monkeypatch):
 
 
 def test_processes_of_one_job_follow_the_same_log(ranks, filled):
-    """The second rank comes when the generation is old."""
+    """The second rank starts when the generation is old."""
     ring = filled(numbered(4), KEEP=5)
     job = {"WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "job"}
     ranks.begin(0, in_environment, {**job, "RANK": "0"}, ring)
@@ -130,7 +130,7 @@ def test_processes_of_one_job_follow_the_same_log(ranks, filled):
         ({}, {"world_size": 2}, "rank and world_size: expected both or neither"),
     ],
 )
-def test_ranks_that_are_none_are_refused(config, monkeypatch, environment, options, why):
+def test_invalid_ranks_are_refused(config, monkeypatch, environment, options, why):
     for name in [name for name in os.environ if name.startswith(LAUNCHERS)]:
         monkeypatch.delenv(name)
     for name, value in environment.items():

@@ -1,4 +1,4 @@
-"""Each error of the core is the exception that mirrors it, and says what to do."""
+"""Each error of the core becomes the matching exception, which says what to do."""
 
 import os
 import pickle
@@ -36,12 +36,12 @@ def test_an_error_in_a_file_names_file_and_line(tmp_path):
         ringreel.Ring(tmp_path / "no.yaml")
 
 
-def test_no_ring_is_a_no_ring_error(config):
+def test_missing_ring_is_a_ring_not_found_error(config):
     with pytest.raises(ringreel.RingNotFoundError, match="no ring at .*: start `ringreel manager` or a"):
         ringreel.Ring(config()).status()
 
 
-def test_another_ring_is_a_wrong_ring_error(filled, config):
+def test_other_ring_is_a_ring_mismatch_error(filled, config):
     filled(numbered(2))
     for keys in ({"SWAP_CAP": 3}, {"SWAP_CAP": 2, "SAMPLE": ["other"]}):
         ring = ringreel.Ring(config(**keys))
@@ -51,7 +51,7 @@ def test_another_ring_is_a_wrong_ring_error(filled, config):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="for root nothing is forbidden: the PermissionError is NOT tested here")
-def test_what_the_filesystem_refuses_is_an_os_error(config, tmp_path):
+def test_filesystem_error_is_an_os_error(config, tmp_path):
     forbidden = tmp_path / "forbidden"
     forbidden.mkdir(mode=0o500)
     with pytest.raises(PermissionError, match="check the owner") as caught:
@@ -59,7 +59,7 @@ def test_what_the_filesystem_refuses_is_an_os_error(config, tmp_path):
     assert caught.value.filename == str(forbidden / "ring")
 
 
-def test_what_the_system_refuses_has_its_number_and_its_path(filled):
+def test_os_error_has_errno_and_filename(filled):
     ring = filled(numbered(1))
     manifests = os.path.join(ring.path, "manifests")
     shutil.rmtree(manifests)

@@ -1,4 +1,4 @@
-"""The decoder in plain Python beside the format's specification gives each test vector its outcome."""
+"""The decoder in plain Python, beside the format's specification, decodes each test vector as recorded."""
 
 import importlib.util
 import json
@@ -14,7 +14,7 @@ VECTORS = sorted(path.with_suffix("") for path in (FORMAT / "vectors").glob("*/*
 
 
 def load_decoder():
-    sys.path.insert(0, str(FORMAT))  # for `zstd.py`, where Python has none of its own
+    sys.path.insert(0, str(FORMAT))  # for `zstd.py`, if Python has no zstd module
     spec = importlib.util.spec_from_file_location("ringreel_decode", FORMAT / "decode.py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
@@ -29,13 +29,13 @@ def expected(path):
     return json.loads(Path(f"{path}.json").read_text(encoding="utf-8"))
 
 
-def test_there_are_vectors_of_both_kinds():
+def test_vectors_of_both_kinds_exist():
     assert sum(path.parent.name == "ok" for path in VECTORS) >= 40
     assert sum(path.parent.name == "bad" for path in VECTORS) >= 40
 
 
 @pytest.mark.parametrize("path", VECTORS, ids=lambda path: f"{path.parent.name}/{path.name}")
-def test_the_outcome_is_the_one_beside_the_file(path):
+def test_outcome_equals_the_recorded_one(path):
     data, wanted = path.read_bytes(), expected(path)
     assert ("error" in wanted) == (path.parent.name == "bad")
     assert decode.outcome(data, wanted["kind"]) == wanted
@@ -51,13 +51,13 @@ def test_the_outcome_is_the_one_beside_the_file(path):
         assert decode.resync(data) == {"records": records, "skipped": []}
 
 
-def test_the_segment_in_hex_on_the_page_is_a_vector():
+def test_segment_in_the_documentation_is_a_vector():
     page = (FORMAT / "SPEC.md").read_text(encoding="utf-8")
     rows = re.findall(r"^    0[0-9a-f]{3}  ([0-9a-f ]+)$", page, re.MULTILINE)
     assert bytes.fromhex("".join(rows)) == (FORMAT / "vectors/ok/spec.rec").read_bytes()
 
 
-def test_the_command_prints_outcomes_and_fails_when_a_file_is_refused():
+def test_command_prints_outcomes_and_fails_on_a_refused_file():
     for path, status in [(FORMAT / "vectors/ok/spec.rec", 0), (FORMAT / "vectors/bad/cut-trailer.rec", 1)]:
         command = [sys.executable, str(FORMAT / "decode.py"), str(path)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)

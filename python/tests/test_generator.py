@@ -1,4 +1,4 @@
-"""A generator: how it ends, what it counts, and what is known of its failure when it is gone."""
+"""Generators: their end, their counts, and the record of their failure."""
 
 import glob
 import os
@@ -10,7 +10,7 @@ import ringreel
 
 
 class OutOfLuck(Exception):
-    """One that nobody else has."""
+    """An exception class that is not part of the package."""
 
     def __str__(self):
         return f"out of luck, {self.args[0]}"
@@ -25,7 +25,7 @@ def failures(ring):
     return [(failure["role"], failure["message"]) for failure in ring.status()["failures"]]
 
 
-def test_what_ended_a_generator_is_remembered_with_its_type_and_its_text(config):
+def test_error_of_a_generator_is_recorded_with_type_and_text(config):
     ring = ringreel.Ring(config(SWAP_CAP=100))
     ringreel.run_generator(numbered(1), ring)
     assert failures(ring) == []
@@ -46,7 +46,7 @@ def test_what_ended_a_generator_is_remembered_with_its_type_and_its_text(config)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(), SystemExit(0)])
-def test_who_was_asked_to_end_has_not_failed(config, error):
+def test_stop_request_is_not_recorded_as_a_failure(config, error):
     ring = ringreel.Ring(config(SWAP_CAP=100))
     with pytest.raises(type(error)), ring.generator() as generator:
         generator.write(numbered(1)[0])
@@ -56,7 +56,7 @@ def test_who_was_asked_to_end_has_not_failed(config, error):
     assert failures(ring) == []
 
 
-def test_an_error_that_cannot_say_what_it_is_hides_nothing(config):
+def test_error_whose_text_fails_hides_nothing(config):
     class Mute(Exception):
         def __str__(self):
             raise ValueError("no words")
@@ -80,7 +80,7 @@ def test_text_from_the_ring_is_escaped_in_logs_and_exceptions(config, caplog):
     assert all(text.replace("\\", "").isprintable() for text in told), told
 
 
-def test_a_finished_generator_takes_no_more(config):
+def test_finished_generator_refuses_writes(config):
     generator = ringreel.Ring(config()).generator()
     generator.write((1,))
     first = generator.finish()
@@ -90,7 +90,7 @@ def test_a_finished_generator_takes_no_more(config):
             use()
 
 
-def test_a_generator_in_a_with_statement_finishes_after_an_exception_too(config):
+def test_generator_finishes_after_an_exception_in_a_with_block(config):
     ring = ringreel.Ring(config(SEGMENT_SAMPLES=4))
     with pytest.raises(ZeroDivisionError), ring.generator() as generator:
         generator.write((1,))
@@ -99,7 +99,7 @@ def test_a_generator_in_a_with_statement_finishes_after_an_exception_too(config)
     assert ring.status()["samples_waiting"] == 1 and ring.status()["generators"] == []
 
 
-def test_the_summary_counts_quarantined_samples(config):
+def test_summary_counts_quarantined_samples(config):
     keys = config(SWAP_CAP=2)
     with ringreel.Ring(keys).generator() as generator:
         generator.write((0,))

@@ -23,35 +23,35 @@ COUNT = 23
 
 @pytest.fixture
 def grain():
-    logging.getLogger("absl").setLevel(logging.ERROR)  # it tells of jax, which is not there
+    logging.getLogger("absl").setLevel(logging.ERROR)  # it warns that jax is not installed
     grain = pytest.importorskip("grain", reason="grain is not installed: ringreel.grain under Grain is NOT tested")
     flags = pytest.importorskip("absl.flags").FLAGS
     if not flags.is_parsed():
-        flags(["tests"])  # where jax is installed too, Grain's processes want this
+        flags(["tests"])  # Grain's processes need it if jax is installed
     return grain
 
 
 def all_of(source):
-    """The numbers in a source's items."""
+    """Returns the numbers of a source's items."""
     return numbers(source[i] for i in range(len(source)))
 
 
 def move_on(ring, times=1):
-    """Further generations with other samples."""
+    """Writes further generations with other samples."""
     for n in range(times):
         add(ring, numbered(len(ring.dataset()), start=1000 * (n + 1)))
 
 
-# The source alone.
+# The source without Grain.
 
 
-def test_the_module_imports_no_grain_jax_or_torch():
+def test_module_imports_neither_grain_nor_jax_nor_torch():
     code = "import sys, ringreel.grain; sys.exit(bool({'grain', 'jax', 'torch'} & set(sys.modules)))"
     path = os.pathsep.join(sys.path)
     assert subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path}).returncode == 0
 
 
-def test_an_item_is_a_dict_of_arrays_of_its_own_that_may_be_changed(filled):
+def test_item_is_a_dict_of_private_writable_arrays(filled):
     sample = {"data": np.arange(50_000.0), "label": np.array(7, np.int8), "none": np.zeros((0, 2)), "raw": b"abc\0"}
     source = RingSource(filled([sample] * 3, SEGMENT_SAMPLES=3), timeout=10)
     assert len(source) == 3 and source.generation == 1
@@ -80,7 +80,7 @@ def test_positions_are_those_of_the_generation(filled):
         source[1:2]
 
 
-def test_parts_are_those_that_were_asked_for(filled):
+def test_parts_are_the_requested_ones(filled):
     ring = filled([{"a": 1, "b": 2, "c": 3}])
     assert list(RingSource(ring)[0]) == ["a", "b", "c"]
     assert list(RingSource(ring, parts=["c", "a", "c"])[0]) == ["c", "a"]
@@ -91,14 +91,14 @@ def test_parts_are_those_that_were_asked_for(filled):
         RingSource(ring, parts=[])
 
 
-def test_a_source_is_made_of_whatever_describes_a_ring(filled, config, tmp_path):
+def test_source_accepts_every_form_of_configuration(filled, config, tmp_path):
     ring = filled(numbered(4))
     path = tmp_path / "config.yaml"
     path.write_text(json.dumps(config()))
     assert {repr(RingSource(given)) for given in (ring, config(), path, str(path))} == {repr(RingSource(ring))}
 
 
-def test_a_source_waits_for_the_first_generation_and_no_longer_than_it_may(config):
+def test_source_waits_for_the_first_generation_until_its_timeout(config):
     with pytest.raises(ringreel.RingTimeoutError, match="a ring at"):
         RingSource(config(), timeout=0.1)
 
@@ -115,12 +115,12 @@ def test_a_source_stays_with_its_generation(filled):
 
 
 @pytest.mark.parametrize("generation", [-1, 0, 2, 99])
-def test_a_generation_that_is_not_there_is_refused(filled, generation):
+def test_missing_generation_is_refused(filled, generation):
     with pytest.raises(ValueError, match=f"has no generation {generation}: the newest is 1, the first is 1"):
         RingSource(filled(numbered(4)), generation=generation)
 
 
-def test_a_pickled_source_goes_on_with_its_generation(filled):
+def test_pickled_source_keeps_its_generation(filled):
     ring = filled(numbered(4), KEEP=5)
     source = RingSource(ring, parts=["data"])
     unused, used = pickle.dumps(source), None
@@ -133,7 +133,7 @@ def test_a_pickled_source_goes_on_with_its_generation(filled):
         assert repr(again) == repr(source)
 
 
-def test_a_reclaimed_generation_is_an_error_that_says_what_to_do(filled):
+def test_reclaimed_generation_error_says_what_to_do(filled):
     ring = filled(numbered(4), KEEP=0)
     source = RingSource(ring)
     text = pickle.dumps(source)
@@ -144,7 +144,7 @@ def test_a_reclaimed_generation_is_an_error_that_says_what_to_do(filled):
             each[0]
 
 
-def test_a_generation_without_a_manifest_is_never_taken_for_the_newest(filled):
+def test_generation_without_a_manifest_is_not_replaced_by_the_newest(filled):
     ring = filled(numbered(4), KEEP=5)
     text = pickle.dumps(RingSource(ring))
     move_on(ring)
@@ -157,7 +157,7 @@ def test_a_generation_without_a_manifest_is_never_taken_for_the_newest(filled):
         RingSource(ring, generation=1)
 
 
-def test_a_ring_in_the_place_of_another_is_refused(filled):
+def test_other_ring_at_the_same_path_is_refused(filled):
     ring = filled(numbered(4))
     source = RingSource(ring)
     text = pickle.dumps(source)
@@ -170,7 +170,7 @@ def test_a_ring_in_the_place_of_another_is_refused(filled):
     assert repr(RingSource(ring)) != repr(source)
 
 
-def test_a_repr_is_the_same_for_the_same_samples_and_another_for_others(filled, config, tmp_path):
+def test_repr_identifies_the_samples(filled, config, tmp_path):
     ring = filled([{"data": n, "label": n} for n in range(4)], KEEP=5)
     source = RingSource(ring)
     text = repr(source)
@@ -197,14 +197,14 @@ def test_threads_that_open_a_source_together_read_one_generation(filled):
 
 
 def read(source, queue):
-    """What a child process does."""
+    """Runs in a child process."""
     queue.put((all_of(source), repr(source), os.getpid()))
 
 
-# Python 3.12 and later warn of every fork where there are threads; that it goes well is what is tested.
+# Python 3.12 and later warn about a fork in a process with threads, which these tests do on purpose.
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_a_child_reads_the_same_generation(filled, method):
+def test_child_process_reads_the_same_generation(filled, method):
     ring = filled(numbered(6), KEEP=5)
     source = RingSource(ring)
     all_of(source)
@@ -227,14 +227,14 @@ def ring(filled):
 
 
 def loader(grain, source, workers=0, shard=None, operations=(), seed=3):
-    """Grain's DataLoader over a source, shuffled."""
+    """Returns Grain's DataLoader over a source, shuffled."""
     shard = shard or grain.sharding.NoSharding()
     sampler = grain.samplers.IndexSampler(len(source), shard_options=shard, shuffle=True, num_epochs=1, seed=seed)
     return grain.DataLoader(data_source=source, sampler=sampler, operations=list(operations), worker_count=workers)
 
 
 def pipeline(grain, source, workers=0):
-    """A shuffled MapDataset in batches, read ahead by threads or processes."""
+    """Returns a shuffled MapDataset in batches, read ahead by threads or processes."""
     options = grain.ReadOptions(num_threads=4, prefetch_buffer_size=16)
     dataset = grain.MapDataset.source(source).shuffle(seed=3).batch(4).to_iter_dataset(options)
     if workers:
@@ -243,11 +243,11 @@ def pipeline(grain, source, workers=0):
 
 
 def rows(batches):
-    """The numbers in batches, batch by batch."""
+    """Returns the numbers of the samples, batch by batch."""
     return [batch["data"][:, 0].tolist() for batch in batches]
 
 
-def test_a_source_has_grains_protocol(grain, ring):
+def test_source_implements_grains_protocol(grain, ring):
     source = RingSource(ring)
     assert isinstance(source, grain.sources.RandomAccessDataSource)
     dataset = grain.MapDataset.source(source)
@@ -255,7 +255,7 @@ def test_a_source_has_grains_protocol(grain, ring):
     assert numbers(dataset[2:5]) == [2, 3, 4]
 
 
-def test_grain_asks_for_several_items_at_once_by_that_name(grain, ring, monkeypatch):
+def test_grain_requests_several_items_by_getitems(grain, ring, monkeypatch):
     asked = []
     whole = RingSource._getitems
     monkeypatch.setattr(RingSource, "_getitems", lambda self, these: asked.append(list(these)) or whole(self, these))
@@ -265,7 +265,7 @@ def test_grain_asks_for_several_items_at_once_by_that_name(grain, ring, monkeypa
     assert numbers(dataset._getitems([5, 1, COUNT])) == [5, 1, 0] and asked == [[5, 1, 0]]
 
 
-def test_a_data_loader_gives_the_same_sequence_with_any_number_of_workers(grain, ring):
+def test_data_loader_sequence_is_independent_of_the_worker_count(grain, ring):
     source = RingSource(ring)
     first = numbers(loader(grain, source))
     assert sorted(first) == list(range(COUNT)) != first
@@ -276,7 +276,7 @@ def test_a_data_loader_gives_the_same_sequence_with_any_number_of_workers(grain,
     assert numbers(loader(grain, source, workers=2, operations=batch)) == first
 
 
-def test_a_map_dataset_gives_the_same_batches_with_any_number_of_workers(grain, ring):
+def test_map_dataset_batches_are_independent_of_the_worker_count(grain, ring):
     source = RingSource(ring)
     first = rows(pipeline(grain, source))
     assert [len(row) for row in first] == [4] * 5 + [3] and sorted(itertools.chain(*first)) == list(range(COUNT))
@@ -286,7 +286,7 @@ def test_a_map_dataset_gives_the_same_batches_with_any_number_of_workers(grain, 
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_data_loader_goes_on_from_a_checkpoint(grain, ring, workers):
+def test_data_loader_resumes_from_a_checkpoint(grain, ring, workers):
     source = RingSource(ring)
     whole = numbers(loader(grain, source))
     iterator = iter(loader(grain, source, workers))
@@ -308,7 +308,7 @@ def test_a_data_loader_refuses_the_state_of_another_generation(grain, ring):
         other.set_state(iterator.get_state())
 
 
-def test_a_map_dataset_goes_on_from_a_checkpoint(grain, ring):
+def test_map_dataset_resumes_from_a_checkpoint(grain, ring):
     source = RingSource(ring)
     whole = rows(pipeline(grain, source))
     iterator = iter(pipeline(grain, source))
@@ -320,19 +320,19 @@ def test_a_map_dataset_goes_on_from_a_checkpoint(grain, ring):
     assert begun + rows(restored) == whole
 
 
-def test_shards_are_disjoint_and_together_everything(grain, ring):
+def test_shards_are_disjoint_and_complete(grain, ring):
     source = RingSource(ring)
     shards = [
         numbers(loader(grain, source, shard=grain.sharding.ShardOptions(shard_index=n, shard_count=3)))
         for n in range(3)
     ]
-    # IndexSampler gives every shard the same number of samples; which are too many, it leaves out.
+    # IndexSampler gives every shard the same number of samples, and leaves the surplus out.
     assert [len(shard) for shard in shards] == [COUNT // 3] * 3 and len(set(itertools.chain(*shards))) == COUNT // 3 * 3
     slices = [numbers(grain.MapDataset.source(source).shuffle(seed=3)[n::3]) for n in range(3)]
     assert sorted(itertools.chain(*slices)) == list(range(COUNT))
 
 
-def test_items_may_be_changed_in_place_by_a_transformation(grain, ring):
+def test_transformations_can_change_items_in_place(grain, ring):
     def double(item):
         item["data"] *= 2
         return item
@@ -343,7 +343,7 @@ def test_items_may_be_changed_in_place_by_a_transformation(grain, ring):
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_generation_that_is_reclaimed_under_grain_stops_it(grain, filled, workers):
+def test_reclaimed_generation_stops_grain(grain, filled, workers):
     ring = filled(numbered(COUNT), KEEP=0)
     source = RingSource(ring)
     move_on(ring)
@@ -351,7 +351,7 @@ def test_a_generation_that_is_reclaimed_under_grain_stops_it(grain, filled, work
         numbers(loader(grain, source, workers))
 
 
-def test_a_damaged_sample_stops_grain_and_is_named(grain, filled):
+def test_damaged_sample_stops_grain_and_is_named(grain, filled):
     ring = filled(numbered(COUNT), SEGMENT_SAMPLES=1)
     path = segment_files(ring)[5]
     os.remove(path)

@@ -27,7 +27,7 @@ PILLOW = pytest.param("PIL", marks=pytest.mark.skipif(not has("PIL"), reason="no
 
 @pytest.fixture
 def without(monkeypatch):
-    """Makes modules look as if they were not installed."""
+    """Hides modules, as if they were not installed."""
 
     def hide(*names):
         for name in names:
@@ -41,19 +41,19 @@ def without(monkeypatch):
 
 @pytest.fixture(params=[OPENCV, PILLOW])
 def library(request, without):
-    """Once with OpenCV, once with Pillow."""
+    """Runs the test with OpenCV and with Pillow."""
     without(*(["cv2"] if request.param == "PIL" else []))
     return request.param
 
 
 def picture(channels=3, size=(20, 30)):
-    """Something smooth, each channel in another direction, so that JPEG keeps it and a wrong order shows."""
+    """Returns a smooth image that JPEG preserves. Its channels differ, so that a wrong order is noticed."""
     y, x = np.mgrid[: size[0], : size[1]] / np.array(size).reshape(2, 1, 1)
     planes = [255 * y, 255 * x, 255 * (1 - y), 255 * (1 - x)][:channels]
     return np.stack(planes, 2).astype(np.uint8) if channels > 1 else planes[0].astype(np.uint8)
 
 
-def test_a_png_comes_back_bit_for_bit(library):
+def test_png_round_trips_bit_for_bit(library):
     for channels in (1, 3, 4):
         image = picture(channels)
         packed = recordio.pack_img(IRHeader(0, [1, 2], 3, 0), image, quality=3, img_fmt=".PNG")
@@ -67,7 +67,7 @@ def test_a_png_comes_back_bit_for_bit(library):
         assert grey.shape == image.shape[:2] and np.abs(grey - (0.114 * blue + 0.587 * green + 0.299 * red)).max() < 1.5
 
 
-def test_a_jpeg_comes_back_nearly_and_the_better_the_higher_its_quality(library):
+def test_jpeg_error_is_small_and_falls_with_quality(library):
     sizes = []
     for quality in (20, 95):
         packed = recordio.pack_img(IRHeader(0, 0, 0, 0), picture(), quality)
@@ -79,7 +79,7 @@ def test_a_jpeg_comes_back_nearly_and_the_better_the_higher_its_quality(library)
     assert recordio.unpack_img(recordio.pack_img(IRHeader(0, 0, 0, 0), picture(1)))[1].shape == (20, 30)
 
 
-def test_sixteen_bits_of_grey_are_kept_when_the_image_is_wanted_as_it_is(library):
+def test_unchanged_grey_image_keeps_16_bits(library):
     image = (picture(1).astype(np.uint16) << 8) | 3
     packed = recordio.pack_img(IRHeader(0, 0, 0, 0), image, 9, ".png")
     back = recordio.unpack_img(packed, -1)[1]
@@ -88,14 +88,14 @@ def test_sixteen_bits_of_grey_are_kept_when_the_image_is_wanted_as_it_is(library
     assert np.array_equal(recordio.unpack_img(packed, 1)[1], np.stack([image >> 8] * 3, 2))
 
 
-def test_bytes_that_are_no_image_give_none(library):
+def test_bytes_that_are_not_an_image_decode_to_none(library):
     for content in (b"", b"no image", b"\xff\xd8\xff"):
         header, image = recordio.unpack_img(recordio.pack(IRHeader(0, 5, 6, 0), content))
         assert image is None and header.label == 5
 
 
 @pytest.mark.skipif(not (has("cv2") and has("PIL")), reason="OpenCV or Pillow is missing: they are NOT compared")
-def test_pillow_gives_what_opencv_gives(without):
+def test_pillow_and_opencv_decode_alike(without):
     from PIL import Image
 
     def saved(image, kind, **options):
@@ -122,7 +122,7 @@ def test_pillow_gives_what_opencv_gives(without):
         "bmp": saved(rgb, "BMP"),
         "cmyk": saved(rgb.convert("CMYK"), "JPEG", quality=90),
     }
-    assert recordio.unpack_img(files["png"], 2)[1].shape == (20, 30)  # OpenCV alone knows this: it is taken first
+    assert recordio.unpack_img(files["png"], 2)[1].shape == (20, 30)  # only OpenCV supports this, so OpenCV was used
 
     def read():
         return [
@@ -133,14 +133,14 @@ def test_pillow_gives_what_opencv_gives(without):
     without("cv2")
     for iscolor, theirs, ours in zip((-1, 0, 1), by_opencv, read(), strict=True):
         for name, image in theirs.items():
-            coloured_jpeg = "jpeg" in name and iscolor != 0  # two libraries may round differently there
+            coloured_jpeg = "jpeg" in name and iscolor != 0  # the two libraries can round differently
             most = 3 if name == "cmyk" else 2 if coloured_jpeg else 1 if iscolor == 0 and "jpeg" not in name else 0
             assert (ours[name].shape, ours[name].dtype) == (image.shape, image.dtype), (name, iscolor)
             assert np.abs(ours[name].astype(int) - image).max() <= most, (name, iscolor)
 
 
 @pytest.mark.skipif(not has("PIL"), reason="no Pillow: its refusals are NOT tested")
-def test_what_pillow_cannot_do_as_opencv_does_it_is_refused(without):
+def test_images_that_pillow_cannot_handle_are_refused(without):
     without("cv2")
     header = IRHeader(0, 0, 0, 0)
     packed = recordio.pack_img(header, picture(), img_fmt=".png")
@@ -159,14 +159,14 @@ def test_what_pillow_cannot_do_as_opencv_does_it_is_refused(without):
             recordio.pack_img(header, image, img_fmt=".png")
 
 
-def test_without_opencv_and_pillow_an_import_error_says_what_to_install(without):
+def test_import_error_says_what_to_install(without):
     without("cv2", "PIL", "PIL.Image")
     for use in (lambda: recordio.pack_img((0, 0, 0, 0), picture()), lambda: recordio.unpack_img(bytes(30))):
         with pytest.raises(ImportError, match="pip install opencv-python-headless.*pip install pillow"):
             use()
 
 
-def test_importing_it_imports_neither_opencv_nor_pillow(tmp_path):
+def test_module_imports_neither_opencv_nor_pillow(tmp_path):
     code = "import sys, ringreel.recordio; print({'cv2', 'PIL', 'mxnet'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

@@ -1,4 +1,4 @@
-"""StreamLoader: every item once, in an order of its own, from where it was left."""
+"""StreamLoader: every item once, random orders, and resuming."""
 
 import collections
 import copy
@@ -26,7 +26,7 @@ def flat(batches):
 
 
 class Counted:
-    """A source of `count` numbers that knows how many of them were read in its last pass, and which passes ended."""
+    """A source of `count` numbers that records how many the last pass read, and which passes ended."""
 
     def __init__(self, count):
         self.count = count
@@ -43,12 +43,12 @@ class Counted:
             self.closed += 1
 
 
-# What is given, and what is not.
+# Items and batches.
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
 @pytest.mark.parametrize("drop_last", [False, True])
-def test_every_item_is_given_once_and_only_a_short_last_batch_is_dropped(shuffle, drop_last):
+def test_every_item_is_yielded_once_except_a_dropped_last_batch(shuffle, drop_last):
     for count, batch, buffer in itertools.product(
         (0, 1, 2, 11, 12, 40), (1, 3, 12, 50), (1, 2, 3, 12, 39, 40, 41, 999)
     ):
@@ -66,17 +66,17 @@ def test_every_item_is_given_once_and_only_a_short_last_batch_is_dropped(shuffle
             assert flat(batches) == list(range(given))
 
 
-def test_the_buffer_is_as_large_as_asked_and_never_larger():
+def test_buffer_has_the_requested_size_and_never_more():
     for shuffle, batch, buffer in itertools.product((False, True), (1, 3, 20), (1, 2, 12, 100)):
         source = Counted(40)
         given = 0
         for items in StreamLoader(source, batch, buffer, shuffle):
             given += len(items)
-            # The last item of the batch made room in a full buffer, and nothing was read since.
+            # The last item of the batch made room in a full buffer, and no item was read since.
             assert source.read == min(40, given + buffer - 1), (shuffle, batch, buffer)
 
 
-def test_an_item_comes_no_earlier_than_the_buffer_allows_and_every_place_is_possible():
+def test_items_move_at_most_by_the_buffer_size():
     seen = collections.defaultdict(set)
     for seed in range(300):
         for place, item in enumerate(flat(StreamLoader(range(10), 1, 3, True, seed))):
@@ -85,12 +85,12 @@ def test_an_item_comes_no_earlier_than_the_buffer_allows_and_every_place_is_poss
     assert seen[9] == {7, 8, 9} and seen[5] == {3, 4, 5, 6, 7, 8, 9} and seen[0] >= set(range(7))
 
 
-def test_a_buffer_that_holds_everything_gives_every_order_alike():
+def test_buffer_of_all_items_gives_uniform_orders():
     orders = collections.Counter(tuple(flat(StreamLoader(range(3), 2, 3, True, seed))) for seed in range(6000))
     assert len(orders) == 6 and all(850 < count < 1150 for count in orders.values()), orders
 
 
-def test_the_default_buffer_shuffles_a_thousand_items_and_without_shuffle_nothing_is_read_ahead():
+def test_default_buffer_is_1000_items_with_shuffle_and_1_without():
     source = Counted(3000)
     next(iter(StreamLoader(source, 1, shuffle=True)))
     assert source.read == 1000
@@ -98,7 +98,7 @@ def test_the_default_buffer_shuffles_a_thousand_items_and_without_shuffle_nothin
     assert source.read == 4
 
 
-def test_items_are_let_go_when_they_are_given():
+def test_yielded_items_are_released():
     class Item:
         alive = 0
 
@@ -118,7 +118,7 @@ def test_items_are_let_go_when_they_are_given():
 # The order.
 
 
-def test_the_order_is_the_seeds_and_another_one_in_each_epoch():
+def test_order_depends_on_seed_and_epoch():
     def epochs(seed, **keys):
         loader = StreamLoader(range(50), 7, 20, True, seed, **keys)
         return [tuple(flat(loader)) for _ in range(4)]
@@ -132,7 +132,7 @@ def test_the_order_is_the_seeds_and_another_one_in_each_epoch():
     assert tuple(flat(itertools.islice(endless, 20))) == sum(epochs(5), ())
 
 
-def test_the_order_is_the_same_in_every_version():
+def test_order_is_the_same_in_every_version():
     loader = StreamLoader(range(12), 12, 5, True, seed=7)
     assert [flat(itertools.islice(loader, 1)) for _ in range(2)] == ORDER
 
@@ -140,7 +140,7 @@ def test_the_order_is_the_same_in_every_version():
 ORDER = [[1, 4, 2, 0, 7, 9, 5, 8, 11, 3, 6, 10], [4, 0, 2, 3, 1, 9, 6, 8, 7, 5, 11, 10]]
 
 
-def test_loaders_and_the_global_random_states_leave_one_another_alone():
+def test_loaders_and_global_random_states_are_independent():
     alone = [flat(StreamLoader(range(50), 3, 20, True, seed)) for seed in (1, 2)]
     random.seed(3)
     np.random.seed(3)
@@ -159,7 +159,7 @@ def test_loaders_and_the_global_random_states_leave_one_another_alone():
 # Epochs.
 
 
-def test_iterating_again_goes_on_with_the_next_epoch_and_reset_begins_again():
+def test_next_iteration_is_the_next_epoch_and_reset_restarts():
     loader = StreamLoader(range(20), 3, 10, True)
     first, second = flat(loader), flat(loader)
     assert loader.epoch == 2 and first != second
@@ -171,10 +171,10 @@ def test_iterating_again_goes_on_with_the_next_epoch_and_reset_begins_again():
     assert flat(loader) == first
 
 
-def test_an_iteration_that_was_left_is_not_taken_up_again_and_none_is_wasted():
+def test_abandoned_iteration_is_not_resumed():
     epochs = [flat(StreamLoader(range(20), 3, 10, True, epochs=n + 1))[20 * n :] for n in range(5)]
     loader = StreamLoader(range(20), 3, 10, True, epochs=2)
-    iter(loader)  # asked for nothing
+    iter(loader)  # no batch was requested
     assert flat(next(iter(loader)) for _ in range(2)) == epochs[0][:3] + epochs[1][:3]
     assert loader.epoch == 1
     assert flat(loader) == epochs[2] + epochs[3]
@@ -183,7 +183,7 @@ def test_an_iteration_that_was_left_is_not_taken_up_again_and_none_is_wasted():
     assert flat(one) == epochs[2]
 
 
-def test_no_epochs_are_nothing_and_endless_ones_without_batches_are_an_error():
+def test_zero_epochs_are_empty_and_endless_empty_ones_an_error():
     loader = StreamLoader(range(20), 3, epochs=0)
     assert list(loader) == [] and len(loader) == 0
     with pytest.raises(ringreel.RingreelError, match="has no batch in epoch 0"):
@@ -195,7 +195,7 @@ def test_no_epochs_are_nothing_and_endless_ones_without_batches_are_an_error():
     assert list(StreamLoader([], 3, epochs=5)) == []
 
 
-def test_the_length_is_known_where_the_sources_is(tmp_path):
+def test_length_is_known_if_the_source_has_one(tmp_path):
     assert len(StreamLoader(range(40), 3)) == 14 and len(StreamLoader(range(40), 3, drop_last=True)) == 13
     assert len(StreamLoader(range(40), 3, epochs=2)) == 28
     for loader in (StreamLoader(Counted(3), 1), StreamLoader(tmp_path / "a.txt", 1), StreamLoader("a.rec", 1)):
@@ -209,7 +209,7 @@ def test_the_length_is_known_where_the_sources_is(tmp_path):
 # State.
 
 
-def test_a_state_restores_what_followed_it_exactly():
+def test_state_restores_the_following_batches_exactly():
     for shuffle, drop_last, epochs in itertools.product((False, True), (False, True), (1, 3)):
         make = lambda: StreamLoader(range(40), 3, 12, shuffle, 5, drop_last, epochs)  # noqa: B023, E731
         whole = make()
@@ -231,7 +231,7 @@ def test_a_state_restores_what_followed_it_exactly():
             assert given == batches[:stop]
 
 
-def test_a_state_after_the_end_begins_the_next_epoch():
+def test_state_after_the_end_starts_the_next_epoch():
     loader = StreamLoader(range(40), 3, 12, True)
     list(loader)
     again = StreamLoader(range(40), 3, 12, True)
@@ -239,7 +239,7 @@ def test_a_state_after_the_end_begins_the_next_epoch():
     assert again.epoch == 1 and list(again) == list(loader)
 
 
-def test_a_state_behind_the_last_batch_has_nothing_left_of_its_iteration():
+def test_state_after_the_last_batch_yields_nothing():
     loader = StreamLoader(range(6), 3, 4, True)
     assert len(list(itertools.islice(loader, 2))) == 2
     state = loader.state_dict()
@@ -250,7 +250,7 @@ def test_a_state_behind_the_last_batch_has_nothing_left_of_its_iteration():
     assert list(longer) == list(loader)
 
 
-def test_an_iteration_from_a_state_that_was_left_is_not_taken_up_again_either():
+def test_abandoned_iteration_from_a_state_is_not_resumed():
     loader = StreamLoader(range(40), 3, 12, True)
     list(itertools.islice(loader, 5))
     again = StreamLoader(range(40), 3, 12, True)
@@ -259,14 +259,14 @@ def test_an_iteration_from_a_state_that_was_left_is_not_taken_up_again_either():
     assert again.epoch == 0 and list(again) == list(loader) and again.epoch == 2
 
 
-def test_what_is_skipped_is_not_parsed():
+def test_skipped_items_are_not_parsed():
     parsed = []
     loader = StreamLoader(range(9), 3, parse=parsed.append)
     loader.load_state_dict({**loader.state_dict(), "batches": 2})
     assert len(list(loader)) == 1 and parsed == [6, 7, 8]
 
 
-def test_a_state_of_another_loader_is_refused_and_changes_nothing():
+def test_state_of_another_loader_is_refused_and_changes_nothing():
     loader = StreamLoader(range(40), 3, 12, True, 5)
     next(iter(loader))
     state = loader.state_dict()
@@ -284,12 +284,12 @@ def test_a_state_of_another_loader_is_refused_and_changes_nothing():
         with pytest.raises(ValueError, match="expected"):
             loader.load_state_dict(wrong)
     assert loader.state_dict() == state
-    # Without shuffle neither the seed nor the buffer changes anything.
+    # Without shuffle, seed and buffer size do not matter.
     plain = StreamLoader(range(40), 3, 1, False, 1)
     plain.load_state_dict(StreamLoader(range(40), 3, 9, False, 2).state_dict())
 
 
-def test_a_source_that_became_shorter_is_an_error():
+def test_shorter_source_is_an_error():
     loader = StreamLoader(range(40), 3, 12, True)
     list(itertools.islice(loader, 5))
     again = StreamLoader(range(11), 3, 12, True)
@@ -298,7 +298,7 @@ def test_a_source_that_became_shorter_is_an_error():
         next(iter(again))
 
 
-def test_after_an_error_the_state_is_that_of_the_last_batch():
+def test_state_after_an_error_is_that_of_the_last_batch():
     broken = [True]
 
     def parse(item):
@@ -315,7 +315,7 @@ def test_after_an_error_the_state_is_that_of_the_last_batch():
     assert flat(given + list(loader)) == [*range(12), *range(12)]
 
 
-def test_an_epoch_whose_first_batch_failed_is_begun_again():
+def test_epoch_whose_first_batch_failed_restarts():
     broken = [True]
 
     def source():
@@ -335,7 +335,7 @@ def test_an_epoch_whose_first_batch_failed_is_begun_again():
         assert flat(loader) == [0, 1, 2, 3, 4][2 if state else 0 :]
 
 
-def test_a_loader_can_be_pickled_and_its_copy_goes_on_by_itself():
+def test_pickled_copy_of_a_loader_is_independent():
     loader = StreamLoader(range(40), 3, 12, True, parse=str)
     for other in (pickle.loads(pickle.dumps(loader)), copy.deepcopy(loader)):
         assert list(other) == list(loader) and loader.epoch == other.epoch
@@ -366,7 +366,7 @@ def test_an_error_names_the_epoch_the_batch_and_the_sample(filled):
     assert caught.value.__notes__ == [f"ringreel: while sample 0 of {ring.path} was read, in epoch 1"]
 
 
-def test_numbers_that_make_no_sense_are_refused():
+def test_invalid_numbers_are_refused():
     for keys, error, message in [
         ({"batch_size": 0}, ValueError, "batch_size: expected 1 or more, found 0"),
         ({"batch_size": 2.0}, TypeError, "batch_size: expected an integer, found 2.0"),
@@ -386,7 +386,7 @@ def example(*args):
     return done.stdout.splitlines()
 
 
-def test_the_example_keeps_the_lines_that_the_naive_loader_loses():
+def test_example_keeps_the_lines_that_a_naive_loader_loses():
     kept = example()
     assert kept[-1] == "40 of 40 lines came out; none is missing" and len(kept) == 15
     given = [int(word) for line in kept[:-1] for word in line.split()[3:]]
@@ -394,7 +394,7 @@ def test_the_example_keeps_the_lines_that_the_naive_loader_loses():
     assert kept[-2].startswith("batch 14") and len(kept[-2].split()) == 4
 
 
-def test_the_example_drops_one_line_when_asked_and_the_naive_loader_the_last_four():
+def test_example_drops_one_line_and_a_naive_loader_four():
     dropped = example("--drop-last")
     assert dropped[-1].startswith("39 of 40 lines came out; dropped, as asked: ") and len(dropped) == 14
     naive = example("--naive")

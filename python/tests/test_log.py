@@ -1,11 +1,11 @@
-"""Lines of the log: their levels."""
+"""Levels of log lines."""
 
 import logging
 
 import ringreel
 
 
-def test_the_first_word_of_a_wait_is_information_and_later_ones_are_warnings(caplog):
+def test_first_line_of_a_wait_is_info_and_later_ones_are_warnings(caplog):
     caplog.set_level(logging.INFO, "ringreel")
     tell = ringreel._log.Waiting()
     tell("rain")

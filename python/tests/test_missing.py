@@ -1,4 +1,4 @@
-"""A generation that KEEP covers and that is missing is an error, or is counted and named."""
+"""A missing generation that KEEP covers is an error, or is counted and named."""
 
 import logging
 import shutil
@@ -34,7 +34,7 @@ def assert_named(caplog: pytest.LogCaptureFixture, generation: int) -> None:
     assert any(f"read.{generation} is missing, although KEEP covers it" in error for error in errors), errors
 
 
-def test_dataset_goes_on_and_names_the_missing_generation(
+def test_dataset_continues_and_names_the_missing_generation(
     config: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     dataset = ringreel.Ring(config).dataset(generation=1)

@@ -1,4 +1,4 @@
-"""Mixture: draws by weight, that are the same again from any state."""
+"""Mixture: draws by weight, which are reproducible from any state."""
 
 import collections
 import itertools
@@ -15,7 +15,7 @@ from ringreel import Mixture, StreamLoader
 
 
 class Stateful:
-    """A stream of ("name", 0), ("name", 1), ... that can be restored, and says what was asked of it."""
+    """A stream of ("name", 0), ("name", 1), ... that can be restored, and records its calls."""
 
     def __init__(self, name, count=None):
         self.name = name
@@ -45,7 +45,7 @@ class Stateful:
 
 
 def sequence(mixture, count):
-    """So many draws, as the numbers of their sources."""
+    """Returns the source numbers of `count` draws."""
     drawn = []
     for _ in itertools.islice(mixture, count):
         drawn.append(mixture.last)
@@ -64,7 +64,7 @@ def test_sources_are_drawn_by_their_weights():
         mixture = Mixture(endless(len(weights)), weights, seed=1)
         counts = collections.Counter(itertools.islice(mixture, 10_000))
         for n, weight in enumerate(weights):
-            # Six standard deviations at most: the seed is fixed, so this never fails by chance.
+            # Within six standard deviations. The seed is fixed, so the test is deterministic.
             assert abs(counts[n] - 10_000 * weight / sum(weights)) <= 300 * (weight > 0)
         assert mixture.given == tuple(counts[n] for n in range(len(weights)))
     assert sequence(Mixture(endless(2)), 100) == sequence(Mixture(endless(2), [7, 7]), 100)
@@ -77,21 +77,21 @@ def test_draws_do_not_depend_on_one_another():
         assert all(abs(count - 5000) < 400 for count in pairs.values()) and len(pairs) == 4
 
 
-def test_the_seed_decides_and_neighbouring_seeds_have_nothing_in_common():
+def test_neighbouring_seeds_give_independent_draws():
     drawn = [sequence(Mixture(endless(2), seed=seed), 1000) for seed in (0, 1, 2, -1, 2**70)]
     assert drawn[0] == sequence(Mixture(endless(2), seed=np.int8(0)), 1000)
     for one, two in itertools.combinations(drawn, 2):
         assert 400 < sum(a == b for a, b in zip(one, two, strict=True)) < 600
 
 
-def test_the_draws_are_the_same_in_every_version():
+def test_draws_are_the_same_in_every_version():
     assert sequence(Mixture(endless(3), [3, 2, 1], seed=7), 20) == DRAWS
 
 
 DRAWS = [0, 2, 0, 0, 2, 1, 1, 0, 0, 2, 0, 1, 1, 0, 1, 1, 0, 1, 1, 2]
 
 
-def test_mixtures_and_the_global_random_states_leave_one_another_alone():
+def test_mixtures_and_global_random_states_are_independent():
     alone = sequence(Mixture(endless(2), seed=1), 50)
     random.seed(3)
     np.random.seed(3)
@@ -101,7 +101,7 @@ def test_mixtures_and_the_global_random_states_leave_one_another_alone():
     assert (random.getstate(), np.random.get_state()[1].tolist()) == before
 
 
-def test_items_pass_through_unchanged_and_in_the_order_of_their_source():
+def test_items_are_unchanged_and_in_the_order_of_their_source():
     items = [object() for _ in range(20)]
     mixture = Mixture([items[:10], iter(items[10:])], seed=2)
     assert mixture.last is None
@@ -111,7 +111,7 @@ def test_items_pass_through_unchanged_and_in_the_order_of_their_source():
     assert drawn == {0: items[:10], 1: items[10:]}
 
 
-def test_nothing_is_read_ahead():
+def test_sources_are_not_read_ahead():
     sources = [Stateful("a"), Stateful("b"), Stateful("c")]
     mixture = Mixture(sources, [1, 1, 0])
     for count in range(50):
@@ -123,7 +123,7 @@ def test_nothing_is_read_ahead():
 # Ends.
 
 
-def test_a_source_that_ends_is_left_out_and_the_ratios_of_the_others_stay():
+def test_ended_source_leaves_the_ratios_of_the_others():
     for seed in range(5):
         mixture = Mixture([range(10), itertools.repeat("b"), itertools.repeat("c")], [8, 3, 1], seed)
         drawn = sequence(mixture, 12_000)
@@ -132,8 +132,8 @@ def test_a_source_that_ends_is_left_out_and_the_ratios_of_the_others_stay():
         assert abs(counts[1] / counts[2] - 3) < 0.3
 
 
-def test_the_draw_that_meets_an_end_is_made_again_by_the_weights():
-    # Source 0 is empty, and is met at the first draw by half of the seeds.
+def test_draw_from_an_ended_source_is_repeated_by_the_weights():
+    # Source 0 is empty, and half of the seeds choose it first.
     first = [sequence(Mixture([[], ["b"], ["c"]], [2, 1, 1], seed), 1)[0] for seed in range(2000)]
     assert 900 < first.count(1) < 1100 and first.count(0) == 0
 
@@ -158,7 +158,7 @@ def fakes():
 
 
 @pytest.mark.parametrize("stop", ["all", "first"])
-def test_a_state_restores_what_followed_it_exactly(stop):
+def test_state_restores_the_following_items_exactly(stop):
     whole = list(itertools.islice(Mixture(fakes(), [4, 3, 2, 1], 5, stop), 100))
     for at in range(0, len(whole) + 1, 3):
         mixture = Mixture(fakes(), [4, 3, 2, 1], 5, stop)
@@ -170,12 +170,12 @@ def test_a_state_restores_what_followed_it_exactly(stop):
         assert again.state_dict() == state and again.last == mixture.last and again.given == mixture.given
         assert sources[0].loads == 1
         assert list(itertools.islice(again, 100 - at)) == whole[at:]
-        # Back again, in the same object: every source can.
+        # The same object can go back, because every source can.
         again.load_state_dict(state)
         assert list(itertools.islice(again, 100 - at)) == whole[at:]
 
 
-def test_the_state_of_a_source_that_was_read_before_is_kept():
+def test_state_of_a_source_that_was_read_before_is_kept():
     source = Stateful("a")
     next(source)
     state = Mixture([source]).state_dict()
@@ -184,7 +184,7 @@ def test_the_state_of_a_source_that_was_read_before_is_kept():
     assert next(again) == ("a", 1)
 
 
-def test_an_empty_state_takes_a_source_nowhere():
+def test_empty_state_does_not_move_a_source():
     class Begun(Stateful):
         def state_dict(self):
             return {"at": self.at} if self.at else {}
@@ -201,7 +201,7 @@ def test_an_empty_state_takes_a_source_nowhere():
     assert next(mixture) == ("a", 1)
 
 
-def test_a_generator_is_read_again_from_its_start_once():
+def test_generator_can_be_restarted_only_before_it_was_read():
     def make():
         return Mixture([(n for n in range(10)), Stateful("b")], seed=1)
 
@@ -211,7 +211,7 @@ def test_a_generator_is_read_again_from_its_start_once():
     rest = list(itertools.islice(mixture, 9))
     again = make()
     again.load_state_dict(state)
-    again.load_state_dict(state)  # nothing was read of it yet
+    again.load_state_dict(state)  # it was not read yet
     assert list(itertools.islice(again, 9)) == rest
     for used in (again, mixture):
         with pytest.raises(
@@ -236,7 +236,7 @@ def test_a_loader_is_a_source_with_a_state():
     assert list(itertools.islice(again, 40)) == list(itertools.islice(mixture, 40))
 
 
-def test_a_state_of_another_mixture_is_refused_and_changes_nothing():
+def test_state_of_another_mixture_is_refused_and_changes_nothing():
     mixture = Mixture(fakes()[:2], [4, 3], 5)
     next(mixture)
     state = mixture.state_dict()
@@ -260,7 +260,7 @@ def test_a_state_of_another_mixture_is_refused_and_changes_nothing():
     assert mixture.state_dict() == state
 
 
-def test_a_source_that_became_shorter_is_an_error():
+def test_shorter_source_is_an_error():
     mixture = Mixture([range(10)])
     list(itertools.islice(mixture, 5))
     again = Mixture([range(3)])
@@ -269,7 +269,7 @@ def test_a_source_that_became_shorter_is_an_error():
         next(again)
 
 
-# Errors, and the end.
+# Errors and closing.
 
 
 def test_an_error_names_the_source_and_its_draw_does_not_count():
@@ -298,7 +298,7 @@ def test_an_error_names_the_source_and_its_draw_does_not_count():
     assert errors[3].__notes__ == ["ringreel: source 0 of a mixture, item 4"]
 
 
-def test_what_makes_no_sense_is_refused(config):
+def test_invalid_arguments_are_refused(config):
     for sources, keys, error, message in [
         ([], {}, ValueError, "at least one source"),
         ([[1]], {"weights": [1, 2]}, ValueError, "expected 1, one for each source, found 2"),
@@ -310,7 +310,7 @@ def test_what_makes_no_sense_is_refused(config):
         ([[1]], {"seed": 1.5}, TypeError, "integer"),
         ([[1], 5], {}, TypeError, "source 1 of a mixture: expected an iterable, found int"),
         (["path"], {}, TypeError, "expected an iterable, found str"),
-        ([ringreel.Ring(config())], {}, TypeError, r"but Ring: give its stream\(\)"),
+        ([ringreel.Ring(config())], {}, TypeError, r"found Ring: pass its stream\(\)"),
     ]:
         with pytest.raises(error, match=message):
             Mixture(sources, **keys)
@@ -388,7 +388,7 @@ def test_a_mixture_of_rings_is_restored(rings):
         assert numbers(again) == rest and len(rest) == 35
 
 
-def test_a_generator_that_raised_is_not_taken_for_one_that_ended():
+def test_generator_that_raised_does_not_count_as_ended():
     def failing(line):
         if line == 1:
             raise ZeroDivisionError

@@ -1,4 +1,4 @@
-"""The index in a MongoDB, from Python: Wirehead's programs as they are, workers, wrong addresses, passwords."""
+"""The index in MongoDB: Wirehead's unchanged programs, workers, wrong addresses, passwords."""
 
 import json
 import multiprocessing
@@ -23,7 +23,7 @@ from ringreel.wirehead import MongoheadDataset, MongoTupleheadDataset, WireheadG
 pytest.importorskip("pymongo", reason="pymongo is not installed: the index in a MongoDB is NOT tested")
 import mongo_server
 
-# Python 3.12 and later warn of every fork where there are threads; that it goes well is what is tested.
+# Python 3.12 and later warn about a fork in a process with threads, which these tests do on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 
 QUICK = "POLL_SECONDS: 0.02\nLEASE_SECONDS: 0.5\n"
@@ -53,7 +53,7 @@ def database(server):
 
 @pytest.fixture
 def wireheads(tmp_path, database):
-    """The path of Wirehead's own configuration, but for the address of the server and the name of the database."""
+    """Returns the path of Wirehead's configuration, with this server's address and database."""
 
     def make(more=""):
         kept = [line for line in WIREHEADS_CONFIG.splitlines() if not line.startswith(("MONGOHOST", "DBNAME"))]
@@ -76,7 +76,7 @@ def test_wireheads_programs_run_on_their_server(tmp_path, script, wireheads, dat
     assert ring.is_dir() and not (ring / "index" / "counter").exists()
     with database.open() as found:
         assert set(found.list_collection_names()) == {"counter", "status"}
-        # What Wirehead's dataset asks before it reads.
+        # Wirehead's dataset reads this first.
         newest = found.status.find_one(sort=[("_id", -1)])
     assert newest["swapped"] is True and abs(newest["swap_timestamp"] - time.time()) < 300
     assert newest["path"] == str(ring) and newest["generation"] >= 1
@@ -93,7 +93,7 @@ def test_wireheads_unit_example_needs_no_manager(wireheads):
         assert (np.asarray(label) == lab).all() and (np.asarray(sample) == img.astype(np.float32)).all()
 
 
-def test_what_wirehead_left_in_the_database_is_left_alone(config, database):
+def test_wireheads_documents_are_left_unchanged(config, database):
     left = {
         "counter": [{"_id": "started", "sequence_value": 7}, {"_id": "swap_lock", "locked": True}],
         "status": [{"_id": "old", "swapped": True}, {"swapped": True, "swap_timestamp": 1.5}],
@@ -107,12 +107,12 @@ def test_what_wirehead_left_in_the_database_is_left_alone(config, database):
     with database.open() as found:
         for collection, documents in left.items():
             assert list(found[collection].find({"ring": None})) == documents
-        # Old counters of ours go.
+        # Our old counters are removed.
         assert 1 < found.counter.count_documents({"ring": ring.status()["ring_id"]}) < 12
     assert numbers(ring.dataset()) == [38, 39]
 
 
-def test_the_documents_are_those_that_are_described(config, database):
+def test_documents_match_their_description(config, database):
     ring = ringreel.Ring(config(SWAP_CAP=4, COUNTER_COLLECTION="numbers", **database.keys))
     with ring.generator() as generator:
         for sample in numbered(6):
@@ -134,7 +134,7 @@ def test_the_documents_are_those_that_are_described(config, database):
     assert member["report"]["role"] == "generator" and member["beat"] >= 0
 
 
-def test_a_manager_holds_its_lease_on_the_server_and_gives_it_up(config, database, caplog):
+def test_manager_holds_its_lease_on_the_server_and_releases_it(config, database, caplog):
     keys = config(**database.keys)
     with managed(keys, caplog):
         assert ringreel.Ring(keys).status()["manager"] is not None
@@ -146,7 +146,7 @@ def test_a_manager_holds_its_lease_on_the_server_and_gives_it_up(config, databas
         assert not list(found.status.find({"of": "counter", "beat": {"$exists": True}}))
 
 
-def test_two_rings_share_a_database_by_the_name_of_the_counters(config, database, tmp_path):
+def test_two_rings_share_a_database_by_counter_collection(config, database, tmp_path):
     rings = [
         ringreel.Ring(config(RING=str(tmp_path / name), COUNTER_COLLECTION=name, **database.keys)) for name in "ab"
     ]
@@ -157,7 +157,7 @@ def test_two_rings_share_a_database_by_the_name_of_the_counters(config, database
         assert {document["_id"] for document in found.status.find()} == {"a.swap", "b.swap"}
 
 
-def test_the_place_of_another_ring_is_refused_with_what_to_do(config, database, tmp_path):
+def test_collection_of_another_ring_is_refused_with_advice(config, database, tmp_path):
     add(ringreel.Ring(config(RING=str(tmp_path / "first"), **database.keys)), numbered(4))
     second = ringreel.Ring(config(RING=str(tmp_path / "second"), **database.keys))
     for use in (second.generator, lambda: ringreel.run_manager(second)):
@@ -168,11 +168,11 @@ def test_the_place_of_another_ring_is_refused_with_what_to_do(config, database, 
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_workers_read_and_write_by_themselves(wireheads, method):
+def test_workers_read_and_write_independently(wireheads, method):
     path = wireheads(QUICK)
     add(ringreel.Ring(path), pairs(10))
     dataset = MongoheadDataset(path)
-    assert int(dataset[3]["input"][0]) == 3  # the server was talked to before the fork
+    assert int(dataset[3]["input"][0]) == 3  # the server was used before the fork
 
     def child():
         assert int(dataset[3]["input"][0]) == 3
@@ -195,7 +195,7 @@ def _write(path, count, start):
     return ringreel.run_generator(pairs(count, start), path).finished
 
 
-def test_a_fork_leaves_its_parents_place_in_the_index_alone(config, database):
+def test_fork_does_not_touch_its_parents_membership(config, database):
     ring = ringreel.Ring(config(SWAP_CAP=100, **database.keys))
     generator = ring.generator()
     generator.write(numbered(1)[0])
@@ -229,7 +229,7 @@ def test_workers_of_a_data_loader_read(wireheads, method):
         assert batches[0]["input"].dtype == torch.float32 and batches[0]["label"].dtype == torch.float64
 
 
-def test_a_ring_and_a_dataset_that_were_pickled_find_their_server(config, database):
+def test_pickled_ring_and_dataset_find_their_server(config, database):
     keys = config(**database.keys)
     ring = ringreel.Ring(keys)
     add(ring, numbered(4))
@@ -245,19 +245,19 @@ def test_a_ring_and_a_dataset_that_were_pickled_find_their_server(config, databa
 
 @pytest.fixture
 def silent():
-    """The port of somebody who takes connections and never says a word."""
+    """The port of a server that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield listener.getsockname()[1]
 
 
 @pytest.fixture
 def closed():
-    """A port on which nobody listens."""
+    """A port without a listener."""
     return mongo_server.free_port()
 
 
 def starters(keys):
-    """Everything that starts a generator or a manager."""
+    """Returns all functions that start a generator or a manager."""
     return [
         ringreel.Ring(keys).generator,
         lambda: ringreel.run_generator(numbered(1), keys),
@@ -267,7 +267,7 @@ def starters(keys):
     ]
 
 
-def test_a_wrong_port_is_an_error_and_makes_no_ring(config, closed, tmp_path):
+def test_wrong_port_is_an_error_and_creates_no_ring(config, closed, tmp_path):
     keys = config(MONGOHOST="127.0.0.1", PORT=closed, DBNAME="x")
     for start in starters(keys):
         begin = time.monotonic()
@@ -294,7 +294,7 @@ def test_an_unknown_host_is_an_error(config):
     assert time.monotonic() - begin < 60
 
 
-def test_a_server_that_will_not_is_told_apart_from_one_that_is_away(config, database):
+def test_server_that_refuses_differs_from_an_unreachable_one(config, database):
     uri = database.uri + ("&" if "?" in database.uri else "/?") + "tls=true"
     if mongo_server.given():
         pytest.skip("what the given server makes of TLS is not known: a refusal is NOT tested")
@@ -307,7 +307,7 @@ def test_a_server_that_will_not_is_told_apart_from_one_that_is_away(config, data
 
 @pytest.fixture
 def tls(tmp_path, server):
-    """Somebody who speaks TLS, in front of the server."""
+    """A TLS proxy in front of the server."""
     if mongo_server.given() or shutil.which("openssl") is None:
         pytest.skip("there is no openssl, or a server of one's own: TLS is NOT tested")
     proxy = mongo_server.TlsProxy(tmp_path, int(server.rpartition(":")[2]))
@@ -315,7 +315,7 @@ def tls(tmp_path, server):
     proxy.end()
 
 
-def test_tls_with_an_authority_of_ones_own(config, database, tls):
+def test_tls_works_with_a_private_authority(config, database, tls):
     def ring(options):
         return ringreel.Ring(config(MONGOURI=f"mongodb://localhost:{tls.port}/{options}", DBNAME=database.name))
 
@@ -343,7 +343,7 @@ def test_readers_need_no_server(config, closed):
 
 
 def shown(keys, caplog):
-    """Everything that is said, in any way, of a configuration and of what comes of using it."""
+    """Returns all output about a configuration and about its use."""
     said = []
     ring = ringreel.Ring(keys)
     said += [repr(ring), str(ring), repr(ring._config), repr(ring.dataset()), repr(ring.stream())]
@@ -360,7 +360,7 @@ def shown(keys, caplog):
 
 
 def commands(path):
-    """What the command says of a configuration."""
+    """Returns the command's output about a configuration."""
     said = []
     for words in (["config"], ["config", "--json"], ["status"], ["manager", "-v"], ["read", "--all"]):
         done = subprocess.run(
@@ -380,8 +380,8 @@ def commands(path):
         ("MONGOHOST", "server"),
     ],
 )
-def test_a_password_is_in_nothing_that_is_shown(config, request, tmp_path, caplog, kind, key):
-    """Whatever becomes of the connection: there is nobody, or somebody who is no MongoDB, or one who knows no users."""
+def test_password_appears_in_no_output(config, request, tmp_path, caplog, kind, key):
+    """Covers a port without a listener, a server that is not MongoDB, and a MongoDB without users."""
     at = request.getfixturevalue(kind)
     if kind == "server" and mongo_server.given():
         pytest.skip("the given server is no place for made-up users")
@@ -414,7 +414,7 @@ def test_a_password_is_in_nothing_that_is_shown(config, request, tmp_path, caplo
     ],
     ids=lambda given: next(iter(given)),
 )
-def test_a_password_is_not_shown_where_a_connection_string_is_wrong(config, given, tmp_path):
+def test_password_of_an_invalid_connection_string_is_not_shown(config, given, tmp_path):
     path = tmp_path / "config.yaml"
     keys = config(DBNAME="x", **given)
     path.write_text("".join(f"{name}: {json.dumps(value)}\n" for name, value in keys.items()))
@@ -427,7 +427,7 @@ def test_a_password_is_not_shown_where_a_connection_string_is_wrong(config, give
 
 @pytest.fixture
 def restartable():
-    """A server that may be killed, and started again empty."""
+    """A server that can be killed, and restarted empty."""
     if (lacking := mongo_server.lacking()) is not None:
         pytest.skip(lacking)
     servers = [mongo_server.JavaServer(mongo_server.free_port())]
@@ -435,7 +435,7 @@ def restartable():
     servers[-1].end()
 
 
-def test_a_ring_goes_on_without_its_server_and_uses_the_next_one(config, restartable, caplog):
+def test_ring_continues_without_its_server_and_uses_the_next_one(config, restartable, caplog):
     database = mongo_server.Database(restartable[-1].uri)
     keys = config(KEEP=20, **database.keys)
     ring = ringreel.Ring(keys)
@@ -462,14 +462,14 @@ def test_a_ring_goes_on_without_its_server_and_uses_the_next_one(config, restart
         until(lambda: ring.status()["swaps"] == 5)
         assert ring.status()["index_away"] is None
         until(lambda: len(ring.status()["generators"]) == len(ring.status()["managers"]) == 1)
-        until(lambda: ring.status()["manager"] is not None, seconds=5)  # it rests after a turn that took long
+        until(lambda: ring.status()["manager"] is not None, seconds=5)  # the manager pauses after a long round
         with database.open() as found:
             until(lambda: (found.status.find_one("counter.swap") or {}).get("generation") == 5)
     assert sorted(everything(ring)) == list(range(20))
 
 
 def everything(ring):
-    """The numbers of all kept samples."""
+    """Returns the numbers of all kept samples."""
     found = []
     for generation in ring.status()["generations"]:
         dataset = ring.dataset()

@@ -16,7 +16,7 @@ PACKAGE = pathlib.Path(ringreel.__file__).parent
 
 
 def stub_names(body):
-    """Names that a stub's module or class defines, and the classes among them."""
+    """Returns the names that a stub's module or class defines, and the classes among them."""
     names, classes = set(), {}
     for node in body:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
@@ -28,11 +28,11 @@ def stub_names(body):
     return names, classes
 
 
-# What every class has, and what Python's versions before 3.12 do not show of the buffer protocol.
+# Members of every class, and those of the buffer protocol that Python before 3.12 does not show.
 UNSEEN = {"__buffer__", "__release_buffer__", "__new__", "__module__", "__doc__"}
 
 
-def test_the_stub_names_what_the_extension_holds():
+def test_stub_names_match_the_extension():
     stub = ast.parse((PACKAGE / "_ringreel.pyi").read_text())
     names, classes = stub_names(stub.body)
     runtime = {name for name in vars(_ringreel) if not name.startswith("__") or name == "__version__"} - {"__all__"}
@@ -43,7 +43,7 @@ def test_the_stub_names_what_the_extension_holds():
         assert stub_names(node.body)[0] - UNSEEN == members, name
 
 
-def test_the_stub_gives_each_function_its_parameters():
+def test_stub_parameters_match_the_extension():
     stub = ast.parse((PACKAGE / "_ringreel.pyi").read_text())
     functions = [(None, node) for node in stub.body if isinstance(node, ast.FunctionDef)]
     for kind in (node for node in stub.body if isinstance(node, ast.ClassDef)):
@@ -57,7 +57,7 @@ def test_the_stub_gives_each_function_its_parameters():
         assert found == [arg.arg for arg in given if arg.arg != "self"], node.name
 
 
-def test_every_public_name_is_there_and_documented():
+def test_every_public_name_exists_and_is_documented():
     assert sorted(ringreel.__all__) == ringreel.__all__
     for name in ringreel.__all__:
         value = getattr(ringreel, name)
@@ -67,12 +67,12 @@ def test_every_public_name_is_there_and_documented():
                 assert inspect.getdoc(function), f"{name}.{member}"
 
 
-def test_the_package_is_typed():
+def test_package_is_typed():
     assert (PACKAGE / "py.typed").exists()
     assert re.fullmatch(r"\d+\.\d+\.\d+.*", ringreel.__version__)
 
 
-def test_the_first_sample_does_not_wait_for_an_import(tmp_path):
+def test_first_sample_does_not_wait_for_an_import(tmp_path):
     program = """
 import sys, numpy, ringreel
 ring = ringreel.Ring({"RING": sys.argv[1], "SWAP_CAP": 2, "SAMPLE": ["x"]})
@@ -92,8 +92,8 @@ print(sorted(set(sys.modules) - known))
 SUBJECTS = {"docstrings", "docstrings_torch", "format_vectors", "missing", "mongodb", "package", "processes"}
 
 
-def test_names_of_tests_are_those_of_modules():
-    """Tests of `_x.py` or `x.py` are in `test_x.py`, and those of one aspect of it in `test_x_<aspect>.py`."""
+def test_names_of_test_files_are_those_of_modules():
+    """Tests of `_x.py` or `x.py` are in `test_x.py`, and tests of one aspect of it in `test_x_<aspect>.py`."""
     tests = {path.stem.removeprefix("test_") for path in pathlib.Path(__file__).parent.glob("test_*.py")}
     modules = {path.stem.strip("_") for path in PACKAGE.glob("*.py")} - {"init", "main"}
     assert modules <= tests
@@ -121,7 +121,7 @@ def test_files_are_short_and_documented(path):
             assert node.end_lineno - node.lineno - docstring_lines(node) < 60, node.name
 
 
-def test_importing_and_describing_a_ring_imports_neither_torch_nor_ml_dtypes(tmp_path):
+def test_package_imports_neither_torch_nor_ml_dtypes(tmp_path):
     code = "import sys, ringreel; ringreel.Ring({'RING': 'x'}); print({'torch', 'ml_dtypes'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

@@ -13,12 +13,12 @@ from conftest import numbered, numbers
 
 import ringreel
 
-# Python 3.12 and later warn of every fork where there are threads; that it goes well is what is tested.
+# Python 3.12 and later warn about a fork in a process with threads, which these tests do on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 
 
 def read(ring, dataset, queue):
-    """What a child process does."""
+    """Runs in a child process."""
     status = ring.status()
     found = (numbers(dataset), numbers(ring.stream(epochs=1)), status["samples_delivered"], os.getpid())
     queue.put(found)
@@ -26,7 +26,7 @@ def read(ring, dataset, queue):
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 @pytest.mark.parametrize("used_before", [False, True])
-def test_a_child_reads_by_itself(filled, method, used_before):
+def test_child_process_reads_independently(filled, method, used_before):
     ring = filled(numbered(6))
     dataset = ring.dataset()
     if used_before:
@@ -44,7 +44,7 @@ def test_a_child_reads_by_itself(filled, method, used_before):
 
 
 def in_fork(work):
-    """Runs `work` in a forked child that ends as an interpreter does; returns its exit status."""
+    """Runs `work` in a forked child that exits through the interpreter. Returns its exit status."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -57,7 +57,7 @@ def in_fork(work):
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def test_what_a_parent_opened_is_refused_in_a_fork_and_left_alone(filled):
+def test_parents_objects_are_refused_and_untouched_in_a_fork(filled):
     ring = filled(numbered(3), SWAP_CAP=100, KEEP=5)
     generator, stream = ring.generator(), ring.stream()
     generator.write({"data": np.arange(3)})
@@ -72,9 +72,9 @@ def test_what_a_parent_opened_is_refused_in_a_fork_and_left_alone(filled):
         with pytest.raises(ringreel.RingreelError, match="after a fork, open it again in the child"):
             next(stream)
         failures = []
-        sys.unraisablehook = failures.append  # what goes wrong while something is dropped ends up there
+        sys.unraisablehook = failures.append  # receives errors in destructors
         gone = weakref.ref(generator), weakref.ref(stream)
-        del generator, stream  # must neither hang nor strike the parent off the list
+        del generator, stream  # must neither hang nor remove the parent from the members
         gc.collect()
         assert gone[0]() is None and gone[1]() is None and failures == []
         now = [[member["name"] for member in ring.status()[role]] for role in ("generators", "readers")]

@@ -1,4 +1,4 @@
-"""`ringreel.recordio`: what `mxnet.recordio` promises, without its surprises. Nothing here needs MXNet."""
+"""`ringreel.recordio`: the interface of `mxnet.recordio`, with strict reading. No test here needs MXNet."""
 
 import contextlib
 import copy
@@ -24,12 +24,12 @@ MAGIC = b"\x0a\x23\xd7\xce"
 
 
 def framed(flag, payload):
-    """One frame, as the bytes of a file."""
+    """Returns the bytes of one frame in a file."""
     return struct.pack("<II", 0xCED7230A, flag << 29 | len(payload)) + payload + bytes(-len(payload) % 4)
 
 
 def payloads(seed, count, most=3000):
-    """Records of all kinds: empty, short, longer than what is read at once, and full of magics at every alignment."""
+    """Returns records of all kinds: empty, short, longer than one read, full of magic numbers."""
     rng = random.Random(seed)
     for n in range(count):
         size = rng.choice((0, 1, rng.randrange(16), rng.randrange(300), rng.randrange(most)))
@@ -41,7 +41,7 @@ def payloads(seed, count, most=3000):
 
 @pytest.fixture
 def written(tmp_path):
-    """Writes records under the keys 0, 1, ... Returns the paths of index and file, and the records."""
+    """Writes records with the keys 0, 1, ... Returns the paths of index and file, and the records."""
 
     def write(records, name="x"):
         idx, rec = tmp_path / f"{name}.idx", tmp_path / f"{name}.rec"
@@ -54,7 +54,7 @@ def written(tmp_path):
 
 
 def open_in(directory):
-    """Files of this directory that this process has open. Others come and go: threads of earlier tests hold some."""
+    """Returns the open files in this directory. Threads of earlier tests may hold other files open."""
     found = []
     for fd in os.listdir("/proc/self/fd"):
         with contextlib.suppress(FileNotFoundError):
@@ -63,7 +63,7 @@ def open_in(directory):
 
 
 def in_a_fork(work):
-    """What `work` returns in a forked child, or the text of its exception; the child ends as any Python does."""
+    """Returns the result of `work` in a forked child, or its exception's text. The child exits normally."""
     end, begin = os.pipe()
     child = os.fork()
     if child == 0:
@@ -89,7 +89,7 @@ def in_a_fork(work):
 # Reading and writing
 
 
-def test_what_is_written_is_read(tmp_path):
+def test_records_round_trip(tmp_path):
     records = [*payloads(1, 400), bytes(700_000), MAGIC * 200_000, b"\x01" + MAGIC * 100_000, b""]
     path = tmp_path / "a.rec"
     out = MXRecordIO(path, "w")
@@ -105,7 +105,7 @@ def test_what_is_written_is_read(tmp_path):
     assert list(file) == records and list(file) == []
 
 
-def test_the_bytes_are_those_of_the_format(tmp_path):
+def test_bytes_match_the_format(tmp_path):
     with MXRecordIO(tmp_path / "a.rec", "w") as out:
         for record in (b"abcde", b"", MAGIC, b"1234" + MAGIC + b"5"):
             out.write(record)
@@ -113,7 +113,7 @@ def test_the_bytes_are_those_of_the_format(tmp_path):
     assert (tmp_path / "a.rec").read_bytes() == framed(0, b"abcde") + framed(0, b"") + split
 
 
-def test_records_are_bytes_and_anything_with_bytes_can_be_written(tmp_path):
+def test_records_are_bytes_and_any_buffer_can_be_written(tmp_path):
     given = [b"ab", bytearray(b"cd"), memoryview(b"ef"), np.frombuffer(b"gh", np.uint8)]
     with MXRecordIO(tmp_path / "a.rec", "w") as out:
         for each in given:
@@ -143,7 +143,7 @@ def test_attributes_are_those_of_mxnet(tmp_path):
     assert "closed" in repr(file) and file.fidx.closed
 
 
-def test_paths_may_be_objects_text_bytes_and_file_addresses(tmp_path):
+def test_paths_can_be_objects_text_bytes_and_file_addresses(tmp_path):
     path = tmp_path / "ä b.rec"
     MXRecordIO(path, "w").write(b"x")
     for uri in (path, str(path), os.fsencode(path), f"file://{path}"):
@@ -152,7 +152,7 @@ def test_paths_may_be_objects_text_bytes_and_file_addresses(tmp_path):
         MXRecordIO("s3://bucket/x", "r")
 
 
-def test_a_writer_that_is_dropped_has_written(tmp_path):
+def test_dropped_writer_has_written_its_records(tmp_path):
     out = MXIndexedRecordIO(tmp_path / "a.idx", tmp_path / "a.rec", "w")
     out.write_idx(0, b"x")
     del out
@@ -160,7 +160,7 @@ def test_a_writer_that_is_dropped_has_written(tmp_path):
     assert MXIndexedRecordIO(tmp_path / "a.idx", tmp_path / "a.rec", "r").read_idx(0) == b"x"
 
 
-def test_a_writer_that_is_open_when_python_ends_has_written(tmp_path):
+def test_writer_that_is_open_at_exit_has_written_its_records(tmp_path):
     code = """if True:
         import sys
         from ringreel.recordio import MXIndexedRecordIO
@@ -173,7 +173,7 @@ def test_a_writer_that_is_open_when_python_ends_has_written(tmp_path):
     assert MXIndexedRecordIO(tmp_path / "a.idx", tmp_path / "a.rec", "r").read_idx(0) == b"x"
 
 
-def test_opening_again_begins_again(written):
+def test_reopening_starts_at_the_first_record(written):
     idx, rec, _ = written([b"0", b"1"])
     file = MXIndexedRecordIO(idx, rec, "r")
     assert file.read() == b"0"
@@ -188,7 +188,7 @@ def test_opening_again_begins_again(written):
     assert file.keys == [4] and list(file) == [b"kept"]
 
 
-def test_closing_gives_back_what_was_open(written):
+def test_close_releases_the_files(written):
     idx, rec, _ = written([b"0"])
     assert open_in(rec.parent) == []
     file, out = MXIndexedRecordIO(idx, rec, "r"), MXIndexedRecordIO(f"{idx}2", f"{rec}2", "w")
@@ -225,7 +225,7 @@ def test_misuse_is_an_error_that_names_the_file(written):
     assert caught.value.filename == str(rec.parent)
 
 
-def test_a_record_of_half_a_gigabyte_is_refused_and_nothing_of_it_is_written(tmp_path):
+def test_record_of_half_a_gigabyte_is_refused_and_not_written(tmp_path):
     with MXRecordIO(tmp_path / "a.rec", "w") as out:
         out.write(b"before")
         with pytest.raises(RecordError, match=r"a\.rec: bytes of a record: 536870912 is over the limit of 536870911"):
@@ -235,7 +235,7 @@ def test_a_record_of_half_a_gigabyte_is_refused_and_nothing_of_it_is_written(tmp
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full: a full disk is NOT tested here")
-def test_a_full_disk_is_an_error_that_names_the_file_and_ends_the_writing(tmp_path):
+def test_full_disk_is_an_error_that_names_the_file_and_ends_writing(tmp_path):
     out = MXRecordIO("/dev/full", "w")
     with pytest.raises(OSError, match="No space left") as caught:
         out.write(bytes(1 << 20))
@@ -258,7 +258,7 @@ def test_a_full_disk_is_an_error_that_names_the_file_and_ends_the_writing(tmp_pa
 # By key
 
 
-def test_records_come_by_key_in_any_order_and_reading_goes_on_behind_them(written):
+def test_read_continues_after_a_record_read_by_key(written):
     idx, rec, records = written([*payloads(2, 500), bytes(600_000), b"end"])
     file = MXIndexedRecordIO(idx, rec, "r")
     for key in random.Random(0).choices(range(len(records)), k=2000):
@@ -270,7 +270,7 @@ def test_records_come_by_key_in_any_order_and_reading_goes_on_behind_them(writte
             assert file.tell() == file.idx[key] and file.read() == records[key]
 
 
-def test_after_the_end_a_reader_can_seek(written):
+def test_reader_can_seek_after_the_end(written):
     idx, rec, records = written([b"0", b"1"])
     file = MXIndexedRecordIO(idx, rec, "r")
     assert list(file) == records
@@ -280,7 +280,7 @@ def test_after_the_end_a_reader_can_seek(written):
     assert file.read() == b"1"
 
 
-def test_a_closed_reader_is_opened_again_by_seeking(written):
+def test_seek_reopens_a_closed_reader(written):
     idx, rec, _ = written([b"0", b"1"])
     file = MXIndexedRecordIO(idx, rec, "r")
     file.close()
@@ -290,15 +290,15 @@ def test_a_closed_reader_is_opened_again_by_seeking(written):
     assert file.read() == b"0"
 
 
-def test_a_key_that_is_not_there_is_a_key_error(written):
+def test_missing_key_is_a_key_error(written):
     idx, rec, _ = written([b"0"])
     file = MXIndexedRecordIO(idx, rec, "r")
     for use in (file.read_idx, file.seek):
-        with pytest.raises(KeyError, match=r"x\.idx: there is no key 7"):
+        with pytest.raises(KeyError, match=r"x\.idx: no key 7"):
             use(7)
 
 
-def test_keys_have_the_type_that_is_asked_for(tmp_path):
+def test_keys_have_the_requested_type(tmp_path):
     idx, rec = tmp_path / "a.idx", tmp_path / "a.rec"
     with MXIndexedRecordIO(idx, rec, "w", key_type=str) as out:
         for key in ("cat", "7", "x y", "-1"):
@@ -309,14 +309,16 @@ def test_keys_have_the_type_that_is_asked_for(tmp_path):
     file = MXIndexedRecordIO(idx, rec, "r", str)
     assert file.keys == ["cat", "7", "x y", "-1"] and file.read_idx("x y") == b"x y"
     assert len(list(MXRecordIO(rec, "r"))) == 4
-    with pytest.raises(RecordError, match=r"a\.idx: line 1: the key \"cat\" is no int: give another") as caught:
+    with pytest.raises(
+        RecordError, match=r"a\.idx: line 1: the key \"cat\" is no int: give another"
+    ) as caught:
         MXIndexedRecordIO(idx, rec, "r")
     assert isinstance(caught.value.__cause__, ValueError)
     idx.write_text("1.5\t0\n")
     assert MXIndexedRecordIO(idx, rec, "r", float).keys == [1.5]
 
 
-def test_a_key_may_stand_twice_and_may_be_any_whole_number(tmp_path):
+def test_key_can_repeat_and_can_be_any_integer(tmp_path):
     idx, rec = tmp_path / "a.idx", tmp_path / "a.rec"
     with MXIndexedRecordIO(idx, rec, "w") as out:
         for key, record in [(3, b"old"), (-7, b"minus"), (10**30, b"big"), (3, b"new")]:
@@ -336,7 +338,7 @@ BAD_INDICES = [
 
 
 @pytest.mark.parametrize(("text", "message", "offset"), BAD_INDICES)
-def test_an_index_that_cannot_be_used_is_refused_by_line(written, text, message, offset):
+def test_invalid_index_is_refused_and_its_line_named(written, text, message, offset):
     idx, rec, _ = written([b"0"])
     idx.write_text(text)
     with pytest.raises(RecordError, match=rf"x\.idx: {message}") as caught:
@@ -344,13 +346,13 @@ def test_an_index_that_cannot_be_used_is_refused_by_line(written, text, message,
     assert (caught.value.path, caught.value.offset, caught.value.kind) == (str(idx), offset, "BadLine")
 
 
-def test_an_index_with_crlf_or_without_its_last_line_end_is_read(written):
+def test_index_with_crlf_or_without_a_final_line_end_is_read(written):
     idx, rec, _ = written([b"0", b"1"])
     idx.write_bytes(b"0\t0\r\n1\t12")
     assert MXIndexedRecordIO(idx, rec, "r").read_idx(1) == b"1"
 
 
-def test_an_index_of_another_file_gives_no_wrong_record(written):
+def test_index_of_another_file_gives_no_wrong_record(written):
     idx, rec, _ = written([b"first", b"second"])
     for offset, kind in ((4, "BadMagic"), (8, "BadMagic"), (32, "Truncated"), (10**15, "Truncated")):
         idx.write_text(f"0\t{offset}\n")
@@ -363,7 +365,7 @@ def test_an_index_of_another_file_gives_no_wrong_record(written):
         file.read()
 
 
-def test_an_index_that_is_missing_leaves_nothing_open(written):
+def test_missing_index_leaves_no_file_open(written):
     idx, rec, _ = written([b"0"])
     idx.unlink()
     with pytest.raises(FileNotFoundError) as caught:
@@ -393,7 +395,7 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize("case", FOREIGN)
-def test_what_no_writer_writes_is_refused_by_name_and_place_and_never_merged(tmp_path, case):
+def test_invalid_framing_is_refused_with_kind_and_offset(tmp_path, case):
     data, good, kind, offset = FOREIGN[case]
     path = tmp_path / "a.rec"
     path.write_bytes(data)
@@ -407,7 +409,7 @@ def test_what_no_writer_writes_is_refused_by_name_and_place_and_never_merged(tmp
     assert (str(again), again.offset, again.kind) == (str(caught.value), offset, kind)
 
 
-def test_damage_far_into_a_file_is_named_at_its_place(tmp_path):
+def test_damage_far_into_a_file_is_named_with_its_offset(tmp_path):
     path = tmp_path / "a.rec"
     with MXRecordIO(path, "w") as out:
         offsets = [out.write(bytes(100_000)) for _ in range(20)]
@@ -420,7 +422,7 @@ def test_damage_far_into_a_file_is_named_at_its_place(tmp_path):
     assert file.tell() == offsets[13]
 
 
-def test_a_length_that_lies_costs_no_memory(tmp_path):
+def test_wrong_length_costs_no_memory(tmp_path):
     (tmp_path / "a.rec").write_bytes(struct.pack("<II", 0xCED7230A, (1 << 29) - 8) + bytes(1 << 20))
     code = """if True:
         import resource, ringreel.recordio
@@ -436,7 +438,7 @@ def test_a_length_that_lies_costs_no_memory(tmp_path):
 
 
 def together(works):
-    """Runs functions in threads, all at once; raises what one of them raised."""
+    """Runs functions in threads at the same time. Raises an exception of any of them."""
     failures, barrier = [], threading.Barrier(len(works))
 
     def run(work):
@@ -454,7 +456,7 @@ def together(works):
     assert not failures, failures[0]
 
 
-def test_threads_get_the_records_that_they_ask_for(written):
+def test_threads_get_the_records_that_they_request(written):
     records = [struct.pack("<I", n) * random.Random(n).choice((1, 20, 3000, 90_000)) for n in range(200)]
     idx, rec, _ = written(records)
     file = MXIndexedRecordIO(idx, rec, "r")
@@ -466,7 +468,7 @@ def test_threads_get_the_records_that_they_ask_for(written):
     together([lambda seed=seed: read(seed) for seed in range(6)])
 
 
-def test_threads_that_read_on_get_each_record_once(tmp_path):
+def test_threads_that_read_in_sequence_get_each_record_once(tmp_path):
     with MXRecordIO(tmp_path / "a.rec", "w") as out:
         for n in range(5000):
             out.write(struct.pack("<I", n) * (1 + n % 50 * 20))
@@ -475,7 +477,7 @@ def test_threads_that_read_on_get_each_record_once(tmp_path):
     assert sorted(got) == list(range(5000))
 
 
-def test_threads_that_write_do_not_tear_one_another(tmp_path):
+def test_threads_that_write_do_not_mix_their_records(tmp_path):
     idx, rec = tmp_path / "a.idx", tmp_path / "a.rec"
     out = MXIndexedRecordIO(idx, rec, "w")
 
@@ -492,8 +494,8 @@ def test_threads_that_write_do_not_tear_one_another(tmp_path):
 
 
 @pytest.mark.parametrize("children", [1, 6])
-def test_forked_children_and_their_parent_read_each_by_itself(written, children):
-    """The parent keeps reading, in order and by key, while children do the same on the object that they inherited."""
+def test_forked_children_and_their_parent_read_independently(written, children):
+    """The parent reads, in order and by key, while children do the same with the inherited object."""
     records = [struct.pack("<I", n) * random.Random(n).choice((1, 20, 3000, 60_000)) for n in range(400)]
     idx, rec, _ = written(records)
     file = MXIndexedRecordIO(idx, rec, "r")
@@ -527,7 +529,7 @@ def test_forked_children_and_their_parent_read_each_by_itself(written, children)
     assert [os.waitpid(child, 0)[1] for child in started] == [0] * children
 
 
-def test_a_fork_while_threads_read_leaves_the_child_a_reader_that_works(written):
+def test_fork_while_threads_read_leaves_a_working_reader(written):
     records = [struct.pack("<I", n) * 30_000 for n in range(50)]
     idx, rec, _ = written(records)
     file = MXIndexedRecordIO(idx, rec, "r")
@@ -549,7 +551,7 @@ def test_a_fork_while_threads_read_leaves_the_child_a_reader_that_works(written)
     together([fork, lambda: read(1), lambda: read(2)])
 
 
-def test_a_writer_in_a_forked_child_is_an_error_and_the_file_stays_whole(tmp_path):
+def test_writer_in_a_forked_child_is_an_error_and_changes_nothing(tmp_path):
     idx, rec = tmp_path / "a.idx", tmp_path / "a.rec"
     out = MXIndexedRecordIO(idx, rec, "w")
     out.write_idx(0, b"parent")
@@ -564,7 +566,7 @@ def test_a_writer_in_a_forked_child_is_an_error_and_the_file_stays_whole(tmp_pat
     assert idx.read_text() == "0\t0\n1\t16\n"
 
 
-def test_a_forked_child_that_ends_as_python_ends_writes_nothing_of_its_parents(tmp_path):
+def test_forked_child_writes_none_of_its_parents_data_at_exit(tmp_path):
     code = """if True:
         import os, sys
         from ringreel.recordio import MXIndexedRecordIO
@@ -584,7 +586,7 @@ def read_in_another_process(pickled, keys):
     return [file.read_idx(key) for key in keys], file.read(), file.pid == os.getpid()
 
 
-def test_a_reader_goes_into_another_process_by_pickle(written):
+def test_reader_can_be_pickled_into_another_process(written):
     idx, rec, _ = written([b"0", b"1", b"2"])
     file = MXIndexedRecordIO(idx, rec, "r")
     with multiprocessing.get_context("spawn").Pool(1) as pool:
@@ -593,7 +595,7 @@ def test_a_reader_goes_into_another_process_by_pickle(written):
 
 
 @pytest.mark.parametrize("copied", [lambda file: pickle.loads(pickle.dumps(file)), copy.copy, copy.deepcopy])
-def test_a_copy_begins_at_the_first_record_and_leaves_the_original_alone(written, copied):
+def test_copy_starts_at_the_first_record_and_is_independent(written, copied):
     idx, rec, _ = written([b"0", b"1", b"2"])
     for file in (MXRecordIO(rec, "r"), MXIndexedRecordIO(idx, rec, "r", key_type=str)):
         file.mine = "kept"
@@ -611,7 +613,7 @@ def test_a_copy_begins_at_the_first_record_and_leaves_the_original_alone(written
         assert closed.read() == b"0"
 
 
-def test_an_open_writer_is_not_pickled_and_a_closed_one_empties_nothing(written):
+def test_open_writer_is_not_pickled_and_closed_one_empties_nothing(written):
     idx, rec, _ = written([b"0", b"1"])
     out = MXIndexedRecordIO(idx.with_name("b.idx"), rec.with_name("b.rec"), "w")
     out.write_idx(0, b"kept")
@@ -622,12 +624,12 @@ def test_an_open_writer_is_not_pickled_and_a_closed_one_empties_nothing(written)
     other = pickle.loads(pickle.dumps(out))
     assert not other.is_open and other.keys == [0]
     state = {**out.__getstate__(), "is_open": True}  # as MXNet pickles an open writer
-    with pytest.raises(RingreelError, match="to open it would empty it"):
+    with pytest.raises(RingreelError, match="opening it would empty it"):
         MXIndexedRecordIO.__new__(MXIndexedRecordIO).__setstate__(state)
     assert list(MXRecordIO(out.uri, "r")) == [b"kept"]
 
 
-def test_a_subclass_may_change_what_is_written(tmp_path):
+def test_subclass_can_change_the_records(tmp_path):
     class Twice(MXIndexedRecordIO):
         def write(self, buf):
             super().write(buf + buf)
@@ -657,7 +659,7 @@ LABELS += [(np.arange(4).reshape(2, 2), [0, 1, 2, 3]), ([], None), ("3", [3])]
 
 
 @pytest.mark.parametrize(("label", "many"), LABELS, ids=repr)
-def test_labels_are_one_number_in_the_header_or_an_array_behind_it(label, many):
+def test_labels_are_a_number_in_the_header_or_an_array_after_it(label, many):
     packed = recordio.pack(IRHeader(0, label, 1, 2), b"content")
     header, content = recordio.unpack(packed)
     assert content == b"content" and (header.id, header.id2) == (1, 2)
@@ -668,13 +670,13 @@ def test_labels_are_one_number_in_the_header_or_an_array_behind_it(label, many):
         assert packed[4:8] == bytes(4) and len(packed) == 24 + 4 * len(many) + 7
 
 
-def test_a_record_that_is_too_short_for_its_header_is_refused():
+def test_record_too_short_for_its_header_is_refused():
     packed = recordio.pack(IRHeader(0, [1, 2, 3], 0, 0), b"")
     for length in range(24):
-        with pytest.raises(RecordError, match=f"a record of {length} bytes begins with no IRHeader"):
+        with pytest.raises(RecordError, match=f"a record of {length} bytes is too short for an IRHeader"):
             recordio.unpack(packed[:length])
     for length in range(24, 36):
-        with pytest.raises(ValueError, match=f"tells of 3 labels holds {length - 24} bytes"):
+        with pytest.raises(ValueError, match=f"has 3 labels, but only {length - 24} bytes"):
             recordio.unpack(packed[:length])
     assert recordio.unpack(packed)[1] == b""
 

@@ -1,6 +1,6 @@
-"""`ringreel.recordio` against `mxnet.recordio` of MXNet 1.9.1, which runs in an interpreter of its own.
+"""`ringreel.recordio` compared with `mxnet.recordio` of MXNet 1.9.1, which runs in a separate interpreter.
 
-That interpreter is named by RINGREEL_MXNET_PYTHON; else it is that of .venv-mxnet, which scripts/mxnet.sh makes.
+RINGREEL_MXNET_PYTHON names that interpreter; the default is that of .venv-mxnet, which scripts/mxnet.sh makes.
 """
 
 import filecmp
@@ -26,7 +26,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 @functools.cache
 def mxnet_python():
-    """The interpreter that has MXNet; skips where there is none."""
+    """The interpreter that has MXNet. Skips the test if there is no such interpreter."""
     python = os.environ.get("RINGREEL_MXNET_PYTHON") or str(ROOT / ".venv-mxnet" / "bin" / "python")
     if not os.path.exists(python):
         return python, f"there is no {python}; scripts/mxnet.sh makes one"
@@ -43,12 +43,12 @@ def needed():
 
 
 def by_mxnet(code, directory, *args):
-    """What `code` prints as its last line, as JSON, when it runs with `recordio` being MXNet's."""
+    """Runs `code` with MXNet's `recordio`, and returns the JSON value of its last line of output."""
     return run(mxnet_python()[0], f"import mxnet.recordio as recordio\n{code}", directory, *args)
 
 
 def by_ours(code, directory, *args):
-    """The same with `recordio` being ours."""
+    """Runs `code` with `ringreel.recordio`, and returns the same."""
     return run(sys.executable, f"import ringreel.recordio as recordio\n{code}", directory, *args)
 
 
@@ -73,7 +73,7 @@ exec(DIGEST)
 
 
 def some_records(seed, count):
-    """Records from 0 bytes to 1 MiB, most of them short; a half of them full of magics, at every alignment."""
+    """Returns records of 0 bytes to 1 MiB, most of them short, half of them with magic numbers at every alignment."""
     rng = random.Random(seed)
     for n in range(count):
         most = rng.choices((0, 64, 4096, 65536, MIB), (2, 60, 27, 10.4, 0.6))[0]
@@ -112,8 +112,8 @@ print(json.dumps([read, by_key]))
 """
 
 
-def test_ten_thousand_records_go_either_way(tmp_path):
-    """Written by ours and read by MXNet, in order and by key; the other way round; and the files are equal."""
+def test_ten_thousand_records_round_trip_both_ways(tmp_path):
+    """Each module reads the other's records, in order and by key, and the files are equal."""
     seed, count = 20, 10_000
     lengths = []
     with recordio.MXIndexedRecordIO(tmp_path / "ours.idx", tmp_path / "ours.rec", "w") as out:
@@ -134,7 +134,7 @@ def test_ten_thousand_records_go_either_way(tmp_path):
         assert filecmp.cmp(tmp_path / f"ours.{name}", tmp_path / f"theirs.{name}", shallow=False), name
 
 
-def test_short_payloads_full_of_magics_are_framed_alike_at_every_alignment(tmp_path):
+def test_payloads_of_magic_numbers_are_framed_alike(tmp_path):
     code = f"""if True:
         import json
         out = recordio.MXRecordIO({{!r}}, "w")
@@ -242,7 +242,7 @@ print(json.dumps(said))
 """
 
 
-def test_the_same_program_says_the_same(tmp_path):
+def test_same_program_prints_the_same(tmp_path):
     assert by_ours(BEHAVIOUR, tmp_path) == by_mxnet(BEHAVIOUR, tmp_path)
 
 
@@ -312,7 +312,7 @@ print(json.dumps(said))
 """
 
 
-def test_where_it_differs_from_mxnet_it_is_for_a_reason(tmp_path):
+def test_differences_from_mxnet_are_intended(tmp_path):
     merged = "abcd\x0a\x23\xd7\xceefgh"
     assert by_mxnet(DIFFERENCES, tmp_path) == {
         "the end of the file within a record": ["abcd"],
@@ -375,7 +375,7 @@ def test_pickles_of_either_are_read_by_the_other(tmp_path):
     assert by_mxnet(PICKLES, tmp_path, "theirs", "ours") == want
 
 
-def test_mxnet_reads_the_segments_of_a_ring_and_finds_each_tensor_as_a_record(filled, tmp_path):
+def test_mxnet_reads_each_tensor_of_a_segment_as_a_record(filled, tmp_path):
     rng = np.random.default_rng(0)
     samples = []
     for n in range(6):
@@ -397,5 +397,5 @@ def test_mxnet_reads_the_segments_of_a_ring_and_finds_each_tensor_as_a_record(fi
     theirs, ours = by_mxnet(code, tmp_path, *files), by_ours(code, tmp_path, *files)
     tensors = [hashlib.sha256(part.tobytes()).hexdigest() for sample in samples for part in sample.values()]
     assert [record for record in theirs if record in tensors] == tensors and theirs == ours
-    # header, footer, trailer of each file; of each sample its head, its tensors, and pads
+    # header, footer and trailer per file; head, tensors and padding per sample
     assert len(theirs) >= 3 * 3 + 6 * 3

@@ -1,4 +1,4 @@
-"""A ring by its configuration: what may be given, what the status counts, copies by pickle."""
+"""Ring: forms of configuration, the counts of the status, pickling."""
 
 import os
 import pickle
@@ -26,13 +26,13 @@ def test_a_ring_and_a_dataset_can_be_pickled(filled, monkeypatch, tmp_path):
         monkeypatch.chdir(tmp_path)
 
 
-def test_a_dict_may_hold_paths_and_numpy_numbers(tmp_path):
+def test_dict_can_hold_paths_and_numpy_numbers(tmp_path):
     ring = ringreel.Ring({"RING": tmp_path / "ring", "SWAP_CAP": np.int64(2), "SAMPLE": ("a", "b")})
     assert ring.path == str(tmp_path / "ring") and ring.sample == ["a", "b"] and ring.path in repr(ring)
-    assert not os.path.exists(ring.path)  # nothing is opened
+    assert not os.path.exists(ring.path)  # the ring is not opened
 
 
-def test_the_status_counts_what_there_is(config):
+def test_status_counts_samples_and_generations(config):
     ring = ringreel.Ring(config(KEEP=5))
     add(ring, numbered(4))
     add(ring, numbered(3), promote=False)

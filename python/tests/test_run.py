@@ -1,4 +1,4 @@
-"""run_generator and run_manager: what they write, how they end, what they say."""
+"""run_generator and run_manager: their samples, their end, their log."""
 
 import glob
 import logging
@@ -15,7 +15,7 @@ import ringreel
 
 
 def count(pulled, stop=None):
-    """Samples for ever, or `stop` of them; each number that is pulled is noted."""
+    """Yields `stop` samples, or samples without end, and records the number of each."""
     number = 0
     while stop is None or number < stop:
         pulled.append(number)
@@ -23,7 +23,7 @@ def count(pulled, stop=None):
         number += 1
 
 
-def test_a_generator_that_ends_is_written_whole(config):
+def test_all_samples_of_a_generator_are_written(config):
     pulled = []
     summary = ringreel.run_generator(count(pulled, 6), config(SWAP_CAP=6))
     assert (summary.finished, summary.delivered, summary.waiting, summary.interrupted) == (6, 6, 0, False)
@@ -49,13 +49,13 @@ def test_a_partial_generation_is_readable_when_it_is_sealed(config):
 
 
 @pytest.mark.parametrize("segment_samples", [1, 2, 5])
-def test_a_full_last_generation_is_promoted_where_no_manager_is(config, segment_samples):
+def test_full_last_generation_is_promoted_without_a_manager(config, segment_samples):
     ring = ringreel.Ring(config(SWAP_CAP=5, SEGMENT_SAMPLES=segment_samples))
     assert ringreel.run_generator(numbered(5), ring).delivered == 5
     assert numbers(ring.dataset(timeout=1)) == [0, 1, 2, 3, 4]
 
 
-def test_a_full_last_generation_is_left_to_the_manager_where_there_is_one(config, caplog):
+def test_full_last_generation_is_left_to_a_manager(config, caplog):
     ring = ringreel.Ring(config(SWAP_CAP=5, LEASE_SECONDS=30))
     with managed(ring, caplog):
         assert ringreel.run_generator(numbered(5), ring).swaps == 0
@@ -63,7 +63,7 @@ def test_a_full_last_generation_is_left_to_the_manager_where_there_is_one(config
     assert ring.status()["manager"] is None
 
 
-def test_a_generation_that_is_filled_where_there_is_no_manager_is_readable_at_once(config):
+def test_full_generation_is_readable_at_once_without_a_manager(config):
     ring = ringreel.Ring(config(SWAP_CAP=2, SEGMENT_SAMPLES=10, KEEP=5))
     with ring.generator() as other:
         [other.write(sample) for sample in numbered(2)]
@@ -73,7 +73,7 @@ def test_a_generation_that_is_filled_where_there_is_no_manager_is_readable_at_on
         assert ring.status()["writing"]["samples"] == 1
 
 
-def test_a_segment_that_is_damaged_before_it_is_listed_is_told_as_an_error(config, caplog):
+def test_segment_damaged_before_its_commit_is_logged_as_an_error(config, caplog):
     ring = ringreel.Ring(config(SWAP_CAP=2))
     with ring.generator() as generator:
         generator.write((1,))
@@ -87,7 +87,7 @@ def test_a_segment_that_is_damaged_before_it_is_listed_is_told_as_an_error(confi
 
 
 class Unlucky(Exception):
-    """What a user's generator raises."""
+    """An exception of a user's generator."""
 
 
 def unlucky(after):
@@ -96,7 +96,7 @@ def unlucky(after):
 
 
 @pytest.mark.parametrize("segment_samples", [1, 10])
-def test_an_exception_in_the_generator_comes_whole_and_what_was_finished_is_committed(config, segment_samples, caplog):
+def test_exception_is_unchanged_and_finished_samples_are_committed(config, segment_samples, caplog):
     ring = ringreel.Ring(config(SWAP_CAP=100, SEGMENT_SAMPLES=segment_samples))
     with pytest.raises(Unlucky) as caught:
         ringreel.run_generator(unlucky(5), ring)
@@ -111,7 +111,7 @@ def test_an_exception_in_the_generator_comes_whole_and_what_was_finished_is_comm
     assert "Unlucky: ('out of luck', 7)" in caplog.text
 
 
-def test_the_others_are_told_of_an_exception(config, monkeypatch):
+def test_exception_is_recorded_for_other_processes(config, monkeypatch):
     ring = ringreel.Ring(config())
     told = []
     monkeypatch.setattr(ringreel.Generator, "_failed", lambda self, error: told.append(error))
@@ -120,14 +120,14 @@ def test_the_others_are_told_of_an_exception(config, monkeypatch):
     assert told == [caught.value]
 
 
-def test_a_sample_that_does_not_fit_ends_it_the_same_way(config):
+def test_mismatched_sample_ends_the_run_in_the_same_way(config):
     ring = ringreel.Ring(config(SWAP_CAP=100))
     with pytest.raises(ringreel.SampleError, match="part 'data'") as caught:
         ringreel.run_generator([{"data": 1}, {"data": object()}, {"data": 2}], ring)
     assert "1 samples were committed" in caught.value.__notes__[0]
 
 
-def test_system_exit_commits_and_goes_on(config):
+def test_system_exit_commits_and_propagates(config):
     def leaving():
         yield from numbered(2)
         raise SystemExit(3)
@@ -138,12 +138,12 @@ def test_system_exit_commits_and_goes_on(config):
     assert caught.value.code == 3 and ring.status()["samples_waiting"] == 2
 
 
-def test_what_is_no_iterable_is_refused_with_a_hint(config):
+def test_object_that_is_not_iterable_is_refused_with_a_hint(config):
     with pytest.raises(TypeError, match="found function; call it"):
         ringreel.run_generator(count, config())
 
 
-def test_signal_handlers_are_put_back(config):
+def test_signal_handlers_are_restored(config):
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     seen = []
 
@@ -158,7 +158,7 @@ def test_signal_handlers_are_put_back(config):
     assert all(during is not handler for during, handler in zip(seen[0], before, strict=True))
 
 
-def test_outside_the_main_thread_signals_are_left_alone(config):
+def test_signals_are_not_handled_outside_the_main_thread(config):
     done = []
     thread = threading.Thread(target=lambda: done.append(ringreel.run_generator(numbered(2), config())))
     before = signal.getsignal(signal.SIGINT)
@@ -167,7 +167,7 @@ def test_outside_the_main_thread_signals_are_left_alone(config):
     assert done[0].finished == 2 and signal.getsignal(signal.SIGINT) is before
 
 
-def test_others_run_while_rust_waits(config):
+def test_other_threads_run_while_rust_waits(config):
     """The GIL is not held while a generator waits for room."""
     ring = ringreel.Ring(config(SWAP_CAP=1, KEEP=0, MAX_FILES=1, LEASE_SECONDS=60))
     generator = ring.generator()
@@ -210,7 +210,7 @@ def test_swaps_are_logged_once_a_minute_and_counted_at_the_end(config, caplog):
     assert "4 samples are finished and safe in" in caplog.text
 
 
-def test_nothing_is_logged_below_info(config, caplog):
+def test_log_has_no_messages_below_info(config, caplog):
     caplog.set_level(logging.DEBUG, "ringreel")
     ringreel.run_generator(numbered(4), config())
     assert caplog.records and all(record.levelno >= logging.INFO for record in caplog.records)
@@ -231,12 +231,12 @@ def test_stop_ends_a_generator_between_samples(config, asked):
 
 
 def test_stop_ends_a_generator_that_waits_for_room(config):
-    """Outside the main thread, where signals do not arrive."""
+    """Runs outside the main thread, where Python does not handle signals."""
     keys, event, ended, pulled = config(SWAP_CAP=2, REUSE={"min": 1}), threading.Event(), [], []
     run = lambda: ended.append(ringreel.run_generator(count(pulled), keys, stop=event))  # noqa: E731
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    until(lambda: len(pulled) == 6, 60)  # two generations of two, one staged, one in hand
+    until(lambda: len(pulled) == 6, 60)  # two generations of two, one staged, one that is being written
     event.set()
     thread.join(60)
     assert ended[0].interrupted and ended[0].finished == 6 and len(pulled) == 6

@@ -15,12 +15,12 @@ from conftest import memory_of
 
 import ringreel
 
-LARGE = 200_000  # bytes beyond which a sample is mapped, not read
-MAGIC = np.full(LARGE // 4, 0xCED7230A, "<u4")  # escaped in the file, so that it is copied
+LARGE = 200_000  # size in bytes above which a sample is mapped
+MAGIC = np.full(LARGE // 4, 0xCED7230A, "<u4")  # escaped in the file, so it is copied
 
 
 def everything():
-    """A sample with a part of each kind that is stored in a way of its own."""
+    """Returns a sample with a part of each kind of storage."""
     return {
         "large": np.arange(LARGE, dtype=np.uint8),
         "inline": np.arange(5, dtype=np.int16),
@@ -37,7 +37,7 @@ READS = ["auto", "mmap", "pread"]
 
 @pytest.fixture(params=READS)
 def dataset(request, filled):
-    """Two samples in one file, for each way of reading."""
+    """Two samples in one file, for each value of READ."""
     ring = filled([everything()] * 2, SEGMENT_SAMPLES=2, COMPRESS={"packed": 3}, READ=request.param)
     return ring.dataset()
 
@@ -54,7 +54,7 @@ def test_a_sample_is_a_mapping_in_the_order_of_its_parts(dataset):
         sample["other"]
 
 
-def test_the_file_of_a_part_is_opened_by_no_link(filled, tmp_path):
+def test_file_of_a_part_is_not_opened_through_a_link(filled, tmp_path):
     ring = filled([everything()], READ="mmap")
     part = ring.dataset()[0]._part("large")
     directory = os.path.join(ring.path, "read.1")
@@ -104,7 +104,7 @@ def test_arrays_outlive_their_sample(dataset):
     assert array.tobytes() == everything()["large"].tobytes() and again.tolist() == [0, 1, 2, 3, 4]
 
 
-def test_large_part_lies_in_a_map_where_maps_are_asked_for(filled):
+def test_large_part_is_a_map_if_maps_are_requested(filled):
     ring = filled([everything()] * 2, READ="mmap", SEGMENT_SAMPLES=2)
     dataset = ring.dataset()
     first, second = dataset[0]["large"], dataset[1]["large"]
@@ -130,7 +130,7 @@ def test_a_write_into_an_array_ends_the_process_not_the_file(filled, script):
 
 
 def written(part):
-    """Memory that is lent for writing, in which every byte was written."""
+    """Returns writable memory in which every byte was overwritten."""
     memory = np.frombuffer(part.writable(), np.uint8)
     if memory.size:
         assert memory_of(memory.ctypes.data) == "rw-p"
@@ -138,7 +138,7 @@ def written(part):
     return memory
 
 
-def test_a_write_into_memory_lent_for_it_changes_no_other_sample(dataset):
+def test_write_into_writable_memory_changes_no_other_sample(dataset):
     for each in (dataset, ringreel._dataset.Dataset(dataset._config, own=True)):
         for _ in range(2):
             sample, held = each[0], each[0]
@@ -165,10 +165,10 @@ def test_a_sample_can_be_pickled(dataset):
             with pytest.raises(ValueError, match="WRITEABLE"):
                 again[name].flags.writeable = True
             if value.size:
-                ctypes.memset(again[name].ctypes.data, 1, 1)  # memory of its own: nothing happens
+                ctypes.memset(again[name].ctypes.data, 1, 1)  # private memory, so the write has no effect elsewhere
 
 
-def test_numpy_imports_a_part_as_a_copy_that_may_be_changed(dataset):
+def test_numpy_imports_a_part_as_a_writable_copy(dataset):
     sample = dataset[0]
     part = sample.dlpack("large")
     assert (part.name, part.dtype, part.shape) == ("large", "u8", (LARGE,)) and "large" in repr(part)
@@ -201,31 +201,31 @@ def test_dlpack_exports_copies_on_every_numpy(dataset):
         part.__dlpack__(copy=False)
 
 
-def test_what_dlpack_cannot_express_is_a_buffer_error(filled):
+def test_type_that_dlpack_lacks_is_a_buffer_error(filled):
     sample = filled([{"data": np.zeros(3, "M8[s]")}]).dataset()[0]
     with pytest.raises(BufferError, match="part 'data' is numpy:<M8"):
         sample.dlpack("data").__dlpack__()
 
 
-def test_bfloat16_is_exported_as_bfloat16_or_not_at_all(filled, monkeypatch):
+def test_bfloat16_is_exported_as_bfloat16_only(filled, monkeypatch):
     ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed: bfloat16 arrays are NOT tested")
     part = filled([{"data": np.ones(3, ml_dtypes.bfloat16)}]).dataset()[0].dlpack("data")
-    monkeypatch.setitem(sys.modules, "torch", None)  # as if it were not installed
+    monkeypatch.setitem(sys.modules, "torch", None)  # as if it was not installed
     with pytest.raises(BufferError, match="part 'data' is bf16"):
         part.__dlpack__()
 
 
-def test_a_torch_that_another_thread_is_importing_just_now_has_no_tensors(filled, monkeypatch):
+def test_torch_during_its_import_has_no_tensors(filled, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", types.ModuleType("torch"))
     np.testing.assert_array_equal(filled([{"data": np.arange(3)}]).dataset()[0]["data"], np.arange(3))
 
 
-def test_the_users_meta_stands_over_the_rings(filled):
+def test_users_meta_overrides_the_rings(filled):
     meta = filled([({"data": 1}, {"pid": "mine"})]).dataset()[0].meta
     assert meta["pid"] == "mine" and {"generator", "host", "number", "time"} <= set(meta)
 
 
-def test_a_part_of_a_later_version_is_an_error_of_that_part_alone():
+def test_part_of_a_later_version_fails_alone():
     Part = ringreel._ringreel.Part
     why = "part 'x' has dtype code 0x7e, unknown to this version: only this part cannot be read"
     sample = ringreel.Sample(

@@ -1,4 +1,4 @@
-"""A part by DLPack: NumPy, JAX and TensorFlow import it, each element type that they know."""
+"""DLPack: NumPy, JAX and TensorFlow import parts of each element type that they support."""
 
 import os
 
@@ -16,7 +16,7 @@ SHAPES = [(), (0, 3), (7,), (3, 5), (300, 401)]
 def jax():
     jax = pytest.importorskip("jax", reason="jax is not installed: DLPack into JAX is NOT tested")
     before = jax.config.jax_enable_x64
-    jax.config.update("jax_enable_x64", True)  # else it makes 32 bits of 64
+    jax.config.update("jax_enable_x64", True)  # without it, JAX converts 64 bits to 32
     yield jax
     jax.config.update("jax_enable_x64", before)
 
@@ -28,19 +28,19 @@ def tensorflow():
 
 
 def every_type():
-    """An array of each type of number, in several shapes and thus at many offsets of a file."""
+    """Returns arrays of each type of number in several shapes, so that they are at many offsets of a file."""
     return [bits(dtype, shape) for dtype in NUMBERS for shape in SHAPES]
 
 
 @pytest.fixture(params=["mmap", "pread"])
 def samples(request, filled):
-    """Samples with those arrays, many in a file."""
+    """Samples with these arrays, many in one file."""
     ring = filled([{"data": array} for array in every_type()], SEGMENT_SAMPLES=16, READ=request.param)
     return list(ring.dataset())
 
 
 def exported(part):
-    """What NumPy imports of a part, in versions that cannot import bool too."""
+    """Returns NumPy's import of a part, also in versions that cannot import bool."""
     if part.dtype == "bool" and np.lib.NumpyVersion(np.__version__) < "1.25.0":
         return np.asarray(part)
     return np.from_dlpack(part)
@@ -54,14 +54,14 @@ def test_numpy_imports_every_type_bit_for_bit(samples):
             assert not np.shares_memory(found, sample["data"])
 
 
-def test_an_export_is_aligned_for_those_who_would_copy_it_again(samples):
+def test_export_is_aligned_so_that_it_is_not_copied_again(samples):
     for sample in samples:
         if sample["data"].size and sample["data"].dtype != bool:
             assert np.from_dlpack(sample.dlpack("data")).ctypes.data % 64 == 0, sample
 
 
 @pytest.mark.skipif(OLD_NUMPY, reason="this NumPy takes whatever it imports by DLPack for read-only")
-def test_an_export_may_be_written_to_and_nobody_sees_it(filled):
+def test_export_is_a_private_writable_copy(filled):
     dataset = filled([{"data": np.arange(40_000)}]).dataset()
     sample = dataset[0]
     part = sample.dlpack("data")
@@ -71,7 +71,7 @@ def test_an_export_may_be_written_to_and_nobody_sees_it(filled):
 
 
 @pytest.mark.skipif(OLD_NUMPY, reason="this NumPy knows no versions of DLPack")
-def test_a_consumer_says_which_version_it_knows(filled):
+def test_export_has_the_version_that_the_consumer_supports(filled):
     part = filled([{"data": np.arange(3)}]).dataset()[0].dlpack("data")
     assert '"dltensor"' in repr(part.__dlpack__()) and '"dltensor"' in repr(part.__dlpack__(max_version=(0, 8)))
     assert '"dltensor_versioned"' in repr(part.__dlpack__(max_version=(1, 0)))

@@ -1,11 +1,11 @@
-"""Torch: tensors that may be changed, and changes that nobody else sees."""
+"""Tensors of samples: writable and private."""
 
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed: torch tensors are NOT tested")
 
-# Torch warns once of arrays that are read-only, and it does so here on purpose.
+# torch warns once about read-only arrays, which these tests use on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore:The given NumPy array is not writ:UserWarning")
 
 LARGE = 200_000
@@ -44,7 +44,7 @@ def ways(sample, name):
     yield torch.from_numpy(np.asarray(sample.dlpack(name)))
 
 
-def test_tensors_hold_what_was_written_and_may_be_changed_in_place(dataset):
+def test_tensors_equal_the_written_parts_and_are_writable(dataset):
     for name, value in everything().items():
         if name == "raw":
             continue
@@ -66,7 +66,7 @@ def test_a_change_is_not_seen_in_the_next_pass_of_a_stream(filled):
             tensor.zero_()
 
 
-def test_tensors_come_without_a_warning(filled, script):
+def test_tensors_are_made_without_a_warning(filled, script):
     ring = filled([everything()])
     process = script(
         """
@@ -105,7 +105,7 @@ def test_bytes_stay_bytes(dataset):
     assert dataset[0].torch()["raw"] == b"abc"
 
 
-def test_bfloat16_goes_in_and_comes_out(filled):
+def test_bfloat16_round_trips(filled):
     tensors = [
         torch.randn(3, 4).to(torch.bfloat16),
         torch.tensor(1.5, dtype=torch.bfloat16),
@@ -141,7 +141,7 @@ def test_a_data_loader_collates_samples(filled):
 
 
 class Share(torch.utils.data.IterableDataset):
-    """Each worker's share of a ring."""
+    """An iterable dataset of each worker's share of a ring."""
 
     def __init__(self, ring):
         self.ring = ring

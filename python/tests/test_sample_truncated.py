@@ -1,4 +1,4 @@
-"""Segments that are truncated under arrays: the process survives, is told, and dies of all else as it did."""
+"""Segments that are truncated under arrays: the process survives and logs it. Other bus errors still kill it."""
 
 import faulthandler
 import glob
@@ -26,7 +26,7 @@ def ring(filled):
     return ring
 
 
-def test_an_array_whose_segment_is_truncated_shows_zeros_and_the_next_call_says_so(ring, caplog):
+def test_array_of_a_truncated_segment_is_zeros_and_logged(ring, caplog):
     dataset = ring.dataset()
     held = dataset[0]["data"]
     assert (held[:100] == 1).all()
@@ -39,8 +39,8 @@ def test_an_array_whose_segment_is_truncated_shows_zeros_and_the_next_call_says_
 
 PROGRAM = """
     import faulthandler, glob, logging, mmap, os, resource, signal, sys
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # it is to die, and to leave nothing behind
-    resource.setrlimit(resource.RLIMIT_CPU, (20, 20))  # and not to run for ever
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the process will die, and should leave no core file
+    resource.setrlimit(resource.RLIMIT_CPU, (20, 20))  # and should not run without end
     import numpy as np
     import ringreel
     path, what = sys.argv[1:]
@@ -95,7 +95,7 @@ PROGRAM = """
         "fork",
     ],
 )
-def test_our_bus_errors_are_survived_and_others_end_the_process(ring, script, what):
+def test_only_bus_errors_of_our_maps_are_survived(ring, script, what):
     program = script(PROGRAM, ring.path, what)
     status = program.end()
     assert "zeros 0" in program.said, program.said
@@ -108,7 +108,7 @@ def test_our_bus_errors_are_survived_and_others_end_the_process(ring, script, wh
         assert "Bus error" in after[1] and "Bus error" not in after[0], program.said
 
 
-def test_faulthandler_stays_as_it_was(ring):
+def test_faulthandler_is_not_changed(ring):
     before = faulthandler.is_enabled()
     assert ring.dataset()[0]["data"][0] == 1
     assert faulthandler.is_enabled() == before

@@ -1,6 +1,6 @@
-"""Signals, as real processes get them.
+"""Signals to real processes.
 
-A program says how far it is, and where a signal is to come at a certain place, it waits there for the test.
+A program prints its progress. If a test has to send a signal at a certain place, the program waits there for the test.
 """
 
 import json
@@ -40,7 +40,7 @@ GENERATE = """
 
 
 def go(process):
-    """Lets a program go on that waits with `wait_at`."""
+    """Lets a program continue that waits with `wait_at`."""
     process.path.with_name("go").touch()
 
 
@@ -51,7 +51,7 @@ def summary_of(process):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("segment_samples", [1, 7])
-def test_a_signal_in_mid_run_loses_nothing_that_was_yielded(config, script, number, segment_samples):
+def test_signal_during_a_run_loses_no_yielded_sample(config, script, number, segment_samples):
     keys = config(SWAP_CAP=5, KEEP=50, SEGMENT_SAMPLES=segment_samples)
     process = script(GENERATE.format(pause="time.sleep(0.02)", promote=True), json.dumps(keys))
     process.wait_for("yield 12")
@@ -64,7 +64,7 @@ def test_a_signal_in_mid_run_loses_nothing_that_was_yielded(config, script, numb
     assert f"{number.name}: {yielded} samples are finished and safe in" in process.said
 
 
-def test_the_sample_in_hand_is_finished(config, script):
+def test_current_sample_is_finished_after_a_signal(config, script):
     process = script(GENERATE.format(pause="wait_at(1, n)", promote=False), json.dumps(config(SWAP_CAP=5)))
     process.wait_for("begin 1")
     process.child.send_signal(signal.SIGTERM)
@@ -97,8 +97,8 @@ def test_a_second_sigterm_changes_nothing(config, script):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_signals_get_through_while_the_ring_is_full(config, script, number):
-    """MAX_FILES leaves no room, and KEEP keeps what there is: the generator waits for ever."""
+def test_signals_are_handled_while_the_ring_is_full(config, script, number):
+    """MAX_FILES leaves no room, and KEEP prevents a reclaim, so the generator waits without end."""
     keys = config(SWAP_CAP=2, KEEP=100, MAX_FILES=6, LEASE_SECONDS=2)
     process = script(GENERATE.format(pause="pass", promote=False), json.dumps(keys))
     until(lambda: (members := status_of(keys)["generators"]) and "room under MAX_FILES" in members[0].get("doing", ""))
@@ -125,7 +125,7 @@ SEAL = """
 """
 
 
-def test_signals_get_through_while_a_generation_cannot_be_sealed(config, script):
+def test_signals_are_handled_while_a_generation_cannot_be_promoted(config, script):
     process = script(SEAL, json.dumps(config()))
     process.wait_for("ruined")
     time.sleep(0.5)
@@ -174,7 +174,7 @@ def test_a_manager_swaps_and_returns_at_a_signal(config, script, number):
     assert ring.status()["manager"] is None and ring.status()["managers"] == []
 
 
-def test_the_end_waits_for_a_slow_manager(config, script):
+def test_end_waits_for_a_slow_manager(config, script):
     keys = config(SWAP_CAP=2, LEASE_SECONDS=30, KEEP=5)
     ring, late = ringreel.Ring(keys), ringreel.Ring({**keys, "SEGMENT_SAMPLES": 2})
     manager = script(MANAGE, json.dumps(keys))
@@ -182,7 +182,7 @@ def test_the_end_waits_for_a_slow_manager(config, script):
     manager.child.send_signal(signal.SIGSTOP)
     ended = []
     with ring.generator() as other:
-        [other.write((n,)) for n in range(2)]  # full, and the manager does not look
+        [other.write((n,)) for n in range(2)]  # full, and the manager does not poll
         run = threading.Thread(target=lambda: ended.append(ringreel.run_generator([(2,)], late)))
         run.start()
         time.sleep(1)
@@ -208,8 +208,8 @@ END = """
 """
 
 
-def test_an_interpreter_may_end_while_its_threads_wait(config, script):
-    """A crash is a matter of luck, and came in every third run."""
+def test_interpreter_can_exit_while_its_threads_wait(config, script):
+    """Repeats the test, because the crash occurred in every third run."""
     keys = config(POLL_SECONDS=0.2)
     assert [script(END, json.dumps(keys)).end() for _ in range(8)] == [0] * 8
 

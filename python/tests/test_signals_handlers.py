@@ -46,7 +46,7 @@ WRITE = """
     print("summary", json.dumps(vars(generator.finish())))
 """
 
-# No reader makes room: the generator fills one generation ahead, and its next call blocks.
+# Without a reader, the generator fills one generation ahead, and its next call blocks.
 FULL = {"SWAP_CAP": 2, "REUSE": {"min": 1}}
 
 
@@ -67,7 +67,7 @@ def summary_of(process):
 
 
 @pytest.mark.parametrize("last", ["generator.flush()", "generator.finish()", "generator.finish(promote=True)"])
-def test_handlers_may_ask_a_generator_that_commits(config, script, last):
+def test_handlers_can_query_a_generator_that_commits(config, script, last):
     keys = config(**FULL)
     process = script(PREAMBLE + WRITE.format(count=5, last=last), json.dumps(keys))
     until_it_waits(keys)
@@ -82,7 +82,7 @@ def test_handlers_may_ask_a_generator_that_commits(config, script, last):
     assert ringreel.Ring(keys).status()["failures"] == []
 
 
-def test_handlers_may_ask_a_generator_that_waits_for_room(config, script):
+def test_handlers_can_query_a_generator_that_waits_for_room(config, script):
     keys = config(SWAP_CAP=2, KEEP=100, MAX_FILES=6)
     process = script(PREAMBLE + WRITE.format(count=1000, last="pass"), json.dumps(keys))
     until_it_waits(keys)
@@ -118,7 +118,7 @@ READ = """
 
 
 def state_in(process, word):
-    """The last state that a line beginning with `word` tells."""
+    """Returns the state in the last line that starts with `word`."""
     lines = [line for line in process.said.splitlines() if line.startswith(word)]
     return json.loads(lines[-1][lines[-1].index("{") :])
 
@@ -127,7 +127,7 @@ def until_it_reads(ring):
     until(lambda: any("waiting for" in reader.get("doing", "") for reader in ring.status()["readers"]), 60)
 
 
-def test_handlers_may_ask_a_waiting_stream(filled, script):
+def test_handlers_can_query_a_waiting_stream(filled, script):
     ring = filled(numbered(4))
     keys = {**json.loads(ring._config.__reduce__()[1][0])}
     process = script(PREAMBLE + READ.format(make="ring.stream(repeat=False)", epochs="stream.epochs"), json.dumps(keys))
@@ -146,7 +146,7 @@ def test_handlers_may_ask_a_waiting_stream(filled, script):
     assert numbers(next(again) for _ in range(4)) == [4, 5, 6, 7]
 
 
-def test_handlers_may_ask_a_stream_that_waits_for_a_ring(config, script):
+def test_handlers_can_query_a_stream_that_waits_for_a_ring(config, script):
     process = script(PREAMBLE + READ.format(make="ring.stream()", epochs="stream.epochs"), json.dumps(config()))
     process.wait_for("began", 60)
     until(lambda: "saved" in process.said or process.child.send_signal(signal.SIGUSR1), 60)
@@ -156,7 +156,7 @@ def test_handlers_may_ask_a_stream_that_waits_for_a_ring(config, script):
     assert process.end(seconds=60) == 0 and process.said.endswith("ended\n"), process.said
 
 
-def test_handlers_may_ask_a_mixture_of_a_waiting_stream(filled, script):
+def test_handlers_can_query_a_mixture_of_a_waiting_stream(filled, script):
     ring = filled(numbered(4))
     keys = {**json.loads(ring._config.__reduce__()[1][0])}
     make = "ringreel.Mixture([ring.stream(repeat=False)])"
@@ -171,7 +171,7 @@ def test_handlers_may_ask_a_mixture_of_a_waiting_stream(filled, script):
 
 
 def in_thread(call):
-    """The result of `call`, made in a thread of its own, which must not wait."""
+    """Returns the result of `call` in a separate thread. It must not block."""
     results = []
     thread = threading.Thread(target=lambda: results.append(call()), daemon=True)
     thread.start()
@@ -180,7 +180,7 @@ def in_thread(call):
     return results[0]
 
 
-def test_threads_may_ask_a_stream_that_waits_in_another(filled):
+def test_threads_can_query_a_stream_that_waits_in_another_thread(filled):
     ring = filled(numbered(4))
     stream = ring.stream(repeat=False)
     assert len([next(stream) for _ in range(4)]) == 4
@@ -233,8 +233,8 @@ RAISE_IN_RUN = """
 
 
 @pytest.mark.parametrize("text", [RAISE, RAISE_IN_RUN], ids=["with", "run_generator"])
-def test_an_exception_leaves_a_full_ring_at_once(config, script, text):
-    """What is sealed and has no place stays staged, and is delivered once there is room."""
+def test_generator_leaves_a_full_ring_at_once_after_an_exception(config, script, text):
+    """Sealed samples without a place stay in staging, and are delivered once there is room."""
     keys = config(**FULL)
     process = script(PREAMBLE + text, json.dumps(keys))
     process.wait_for("left mine", 60)

@@ -1,4 +1,4 @@
-"""Sources of a StreamLoader: files, rings, datasets, and whatever can be iterated over again."""
+"""Sources of a StreamLoader: files, rings, datasets, and repeatable iterables."""
 
 import gc
 import itertools
@@ -14,15 +14,15 @@ from test_loader import Counted, flat
 from ringreel import StreamLoader, recordio
 
 
-def test_sources_may_be_lists_sequences_callables_and_datasets(filled):
-    class Sequence:  # no __iter__, and no IndexError at its end
+def test_sources_can_be_lists_sequences_callables_and_datasets(filled):
+    class Sequence:  # has no __iter__, and raises no IndexError at its end
         def __len__(self):
             return 5
 
         def __getitem__(self, index):
             return index
 
-    class Endless:  # neither
+    class Endless:  # has neither
         def __getitem__(self, index):
             if index == 5:
                 raise IndexError
@@ -35,7 +35,7 @@ def test_sources_may_be_lists_sequences_callables_and_datasets(filled):
     assert [numbers(batch) for batch in loader] == [[0, 1], [2, 3], [4]] and len(loader) == 3
 
 
-def test_what_can_be_read_only_once_is_refused(filled, tmp_path):
+def test_iterator_is_refused(filled, tmp_path):
     path = tmp_path / "a.rec"
     recordio.MXRecordIO(path, "w").close()
     reader = recordio.MXRecordIO(path, "r")
@@ -54,7 +54,7 @@ def test_what_can_be_read_only_once_is_refused(filled, tmp_path):
         list(StreamLoader(lambda: 5, 1))
 
 
-def test_what_a_callable_made_is_closed_at_the_end_of_its_epoch_and_when_it_is_left():
+def test_iterator_of_a_callable_is_closed_after_its_epoch():
     source = Counted(5)
     loader = StreamLoader(source, 2, 2, True, epochs=2)
     list(loader)
@@ -81,7 +81,7 @@ def test_what_a_callable_made_is_closed_at_the_end_of_its_epoch_and_when_it_is_l
 
 
 @pytest.mark.parametrize("path", [str, os.fsencode, pathlib.Path])
-def test_the_lines_of_a_text_file(tmp_path, path):
+def test_lines_of_a_text_file_are_items(tmp_path, path):
     file = tmp_path / "lines.txt"
     file.write_bytes("\ufeffeins\r\nzwei\n\nvi\u00ebr \n\u2028f\x0c\u00fcnf".encode())
     loader = StreamLoader(path(file), 2, epochs=2)
@@ -92,7 +92,7 @@ def test_the_lines_of_a_text_file(tmp_path, path):
     assert list(StreamLoader(file, 2)) == []
 
 
-def test_the_records_of_a_recordio_file(tmp_path):
+def test_records_of_a_recordio_file_are_items(tmp_path):
     path = tmp_path / "a.rec"
     with recordio.MXRecordIO(path, "w") as out:
         for n in range(5):
@@ -102,7 +102,7 @@ def test_the_records_of_a_recordio_file(tmp_path):
     assert list(StreamLoader(str(path), 5)) == [[b"x" * n for n in range(5)]]
 
 
-def test_a_ring_is_read_in_its_newest_generation_in_each_epoch(filled):
+def test_each_epoch_reads_the_newest_generation_of_a_ring(filled):
     ring = filled(numbered(5), KEEP=3)
     loader = StreamLoader(ring, 2, 3, True, epochs=2, collate=numbers)
     first = []
@@ -114,7 +114,7 @@ def test_a_ring_is_read_in_its_newest_generation_in_each_epoch(filled):
     assert len(loader) == 4
 
 
-def test_a_rings_state_goes_on_in_its_generation_as_long_as_that_is_there(filled, caplog):
+def test_state_of_a_ring_continues_in_its_generation_if_it_exists(filled, caplog):
     ring = filled(numbered(8), KEEP=1)
     make = lambda: StreamLoader(ring, 2, 5, True, 3, collate=numbers)  # noqa: E731
     whole = list(make())
@@ -165,7 +165,7 @@ def test_an_error_names_the_line_the_record_or_the_item(tmp_path):
             assert len(caught.value.__notes__) == 1 and note in caught.value.__notes__[0]
 
 
-def test_a_dataset_goes_on_with_the_generation_that_the_state_names(filled, caplog):
+def test_dataset_continues_with_the_generation_of_the_state(filled, caplog):
     ring = filled(numbered(6), KEEP=5)
     loader = StreamLoader(ring.dataset(), 2, epochs=1)
     batches = iter(loader)

@@ -1,4 +1,4 @@
-"""Streams: shares of ranks and workers, steps in equal number, runs that stay together, ends of every kind."""
+"""Streams: shares of ranks and workers, equal steps, runs, and every kind of end."""
 
 import functools
 import json
@@ -18,7 +18,7 @@ from rank_processes import Ranks
 
 import ringreel
 
-# Python 3.12 and later warn of every fork where there are threads; that it goes well is what is tested.
+# Python 3.12 and later warn about a fork in a process with threads, which these tests do on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 
 FILL = -7
@@ -31,7 +31,7 @@ def ranks():
 
 
 def told(sample):
-    """Its number; None where it is is_padding."""
+    """Returns the sample's number, or None for a padding sample."""
     values = set(sample["data"].tolist())
     assert len(values) == 1
     if sample.is_padding:
@@ -41,7 +41,7 @@ def told(sample):
 
 
 def epochs_of(stream):
-    """What a stream gives, to its end: by number of the epoch its generation, and numbers of samples."""
+    """Reads a stream to its end. Returns generation and sample numbers by number of the epoch."""
     found = {}
     for sample in stream:
         state = stream.state_dict()
@@ -53,7 +53,7 @@ def epochs_of(stream):
 
 
 def at_once(*works):
-    """What these functions give, each called in a thread of its own."""
+    """Returns the results of these functions, each called in a separate thread."""
     found = [None] * len(works)
 
     def do(n):
@@ -68,11 +68,11 @@ def at_once(*works):
 # Shares.
 
 WORLDS = (1, 2, 3, 8)
-WORKERS = (1, 2, 4)  # a loader without workers reads as one of them
+WORKERS = (1, 2, 4)  # a loader without workers reads as one worker
 
 
 def shares_of_rank(rank, ring, equal, epochs):
-    """What the workers of a rank read, for each number of ranks and workers, shuffled and not."""
+    """Reads all workers of all ranks, for each number of ranks and workers, shuffled and not."""
     found = {}
     for world in [world for world in WORLDS if rank < world]:
         for workers in WORKERS:
@@ -90,7 +90,7 @@ def shares_of_rank(rank, ring, equal, epochs):
 
 @pytest.mark.parametrize("equal", [None, "drop", "wrap", "pad"])
 @pytest.mark.parametrize("size", [1, 7, 100])
-def test_ranks_and_workers_have_equal_steps_and_share_all_there_is(ranks, rings, size, equal):
+def test_ranks_and_workers_have_equal_steps_and_share_all_samples(ranks, rings, size, equal):
     epochs = 2
     by_rank = ranks.together(8, shares_of_rank, rings(size), equal, epochs)
     orders = {}
@@ -105,7 +105,7 @@ def test_ranks_and_workers_have_equal_steps_and_share_all_there_is(ranks, rings,
             steps = [len(share) for share in shares]
             wanted = {None: size // total, "drop": size // total}.get(equal, -(-size // total))
             assert min(steps) == wanted and max(steps) == (-(-size // total) if equal is None else wanted), case
-            # In the order in which they are read where all go in step.
+            # The order in which ranks in step read them.
             order = [share[step] for step in range(max(steps)) for share in shares if step < len(share)]
             given = [one for one in order if one is not None]
             assert len(order) - len(given) == (-size % total if equal == "pad" else 0), case
@@ -132,7 +132,7 @@ def test_ranks_and_workers_have_equal_steps_and_share_all_there_is(ranks, rings,
 
 
 def waits_in_vain(rank, ring, world, equal):
-    """Why a rank that reads with two workers gets nothing."""
+    """Returns the error of a rank whose two workers get no sample."""
     said = []
 
     def read(worker):
@@ -146,7 +146,7 @@ def waits_in_vain(rank, ring, world, equal):
 
 
 @pytest.mark.parametrize("equal", [None, "drop", "wrap", "pad"])
-def test_a_ring_without_any_sample_is_waited_for_so_long(ranks, config, tmp_path, equal):
+def test_ring_without_samples_is_awaited_until_the_timeout(ranks, config, tmp_path, equal):
     held_out = ringreel.Ring(config(RING=str(tmp_path / "held out"), VALIDATION=2, SWAP_CAP=2))
     add(held_out, numbered(2))
     filling = ringreel.Ring(config(RING=str(tmp_path / "filling"), SWAP_CAP=5))
@@ -158,7 +158,7 @@ def test_a_ring_without_any_sample_is_waited_for_so_long(ranks, config, tmp_path
 
 
 def test_fewer_samples_than_workers_are_an_error_with_drop(filled):
-    """A stream that would never give a sample raises, and names the numbers and the ways out."""
+    """A stream that would never yield a sample raises an error with the numbers and the solutions."""
     ring = filled(numbered(24))
     for options in ({}, {"epochs": 1}, {"run": "r"}):
         stream = ring.stream(3, 32, equal="drop", **options)
@@ -178,14 +178,14 @@ def test_a_later_small_generation_is_skipped_with_drop(filled):
     assert [told(sample) for sample in stream][-2:] == [20, 23]
 
 
-def test_the_seed_makes_the_order(rings):
+def test_seed_determines_the_order(rings):
     ring = rings(100)
     orders = [numbers(ring.stream(shuffle=True, seed=seed, epochs=1)) for seed in (0, 1, -1, 0, (1 << 64) - 1)]
     assert orders[0] == orders[3] and orders[2] == orders[4]
     assert len({tuple(order) for order in orders}) == 3 and all(sorted(order) == list(range(100)) for order in orders)
 
 
-def test_padding_samples_have_the_shapes_and_types_of_the_others(filled):
+def test_padding_samples_have_the_shapes_and_types_of_real_ones(filled):
     parts = {
         "floats": np.arange(6, dtype=np.float32).reshape(2, 3),
         "bytes": b"abc",
@@ -194,18 +194,18 @@ def test_padding_samples_have_the_shapes_and_types_of_the_others(filled):
         "scalar": np.array(3, np.int16),
     }
     ring = filled([parts])
-    given, is_padding = (next(ring.stream(rank, 2, equal="pad", pad_value=-100)) for rank in (0, 1))
-    assert (given.is_padding, is_padding.is_padding) == (False, True) and list(is_padding) == list(given)
+    given, padding = (next(ring.stream(rank, 2, equal="pad", pad_value=-100)) for rank in (0, 1))
+    assert (given.is_padding, padding.is_padding) == (False, True) and list(padding) == list(given)
     assert all(np.array_equal(given[name], parts[name]) for name in parts if name != "bytes")
-    assert (is_padding["floats"] == -100).all() and is_padding["floats"].shape == (2, 3)
-    assert is_padding["bytes"] == bytes(3) and given["bytes"] == b"abc"
-    assert is_padding["small"].tolist() == [0] * 4 and is_padding["small"].dtype == np.uint8
-    assert is_padding["bools"].dtype == bool and not is_padding["bools"].any()  # as near as the type comes
-    assert is_padding["scalar"].shape == () and is_padding["scalar"] == -100
+    assert (padding["floats"] == -100).all() and padding["floats"].shape == (2, 3)
+    assert padding["bytes"] == bytes(3) and given["bytes"] == b"abc"
+    assert padding["small"].tolist() == [0] * 4 and padding["small"].dtype == np.uint8
+    assert padding["bools"].dtype == bool and not padding["bools"].any()  # clamped to the type's range
+    assert padding["scalar"].shape == () and padding["scalar"] == -100
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
-def test_what_is_read_ahead_and_by_how_many_threads_changes_nothing(filled, shuffle):
+def test_prefetch_and_threads_do_not_change_the_samples(filled, shuffle):
     sizes = np.random.default_rng(3).integers(1, 20_000, 60)
     ring = filled([{"data": np.full(size, n)} for n, size in enumerate(sizes)], SEGMENT_SAMPLES=7)
     found = []
@@ -220,9 +220,9 @@ def test_what_is_read_ahead_and_by_how_many_threads_changes_nothing(filled, shuf
 
 
 def read_in_step(rank, ring, slow, directory, epochs, equal):
-    """What a rank of three reads: number of the epoch, its generation, the sample's, and the sample's number.
+    """Reads as one of three ranks. Returns number and generation of the epoch, and generation and number of the sample.
 
-    The slow one stops after its first sample, until it is told to go on. All tell where they are.
+    The slow rank pauses after its first sample until the test lets it continue. All ranks report their position.
     """
     found = []
     stream = ring.stream(rank, 3, run="in-step", epochs=epochs, repeat=False, equal=equal, timeout=60)
@@ -236,8 +236,8 @@ def read_in_step(rank, ring, slow, directory, epochs, equal):
 
 
 @pytest.mark.parametrize("equal", ["drop", None])
-def test_a_rank_that_sleeps_while_others_go_on_reads_the_same_generations(ranks, config, tmp_path, equal):
-    """Ten generations are promoted while it sleeps; what it has still to read is kept for it."""
+def test_rank_that_pauses_reads_the_same_generations(ranks, config, tmp_path, equal):
+    """Ten generations are promoted while the rank pauses. The generations that it still has to read are kept."""
     ring = ringreel.Ring(config(SWAP_CAP=6, LEASE_SECONDS=10))
     add(ring, numbered(6, start=10))
     slow, epochs = 1, 11
@@ -257,8 +257,8 @@ def test_a_rank_that_sleeps_while_others_go_on_reads_the_same_generations(ranks,
         assert found == wanted, rank
 
 
-def test_a_rank_that_sleeps_too_long_has_the_same_steps_and_newer_samples(ranks, config, tmp_path):
-    """There is room for so many generations only: those that it comes too late for are given up."""
+def test_rank_that_pauses_too_long_gets_newer_samples_in_equal_steps(ranks, config, tmp_path):
+    """The disk has room for a few generations only, so those that the rank would read too late are reclaimed."""
     ring = ringreel.Ring(config(SWAP_CAP=6, LEASE_SECONDS=10))
     add(ring, numbered(6, start=10))
     slow, epochs = 2, 22
@@ -281,7 +281,7 @@ def test_a_rank_that_sleeps_too_long_has_the_same_steps_and_newer_samples(ranks,
 
 
 def read_slowly(rank, ring, directory):
-    """Epochs, and the steps in them."""
+    """Returns the number of steps by epoch."""
     steps = Counter()
     stream = ring.stream(rank, 2, run="stopped", epochs=3, equal="drop", repeat=False, timeout=60)
     for sample in stream:
@@ -292,8 +292,8 @@ def read_slowly(rank, ring, directory):
     return dict(steps)
 
 
-def test_a_rank_that_is_stopped_for_longer_than_its_lease_has_the_same_steps(ranks, config, tmp_path):
-    """Its generation is not kept for it; it goes on with newer samples, in step."""
+def test_rank_stopped_for_longer_than_its_lease_has_equal_steps(ranks, config, tmp_path):
+    """The rank's generation is not kept, so it continues with newer samples, in step."""
     ring = ringreel.Ring(config(SWAP_CAP=6, LEASE_SECONDS=0.3, RUN_GRACE=0, KEEP=0))
     add(ring, numbered(6))
     pid = ranks.pid(1)
@@ -307,14 +307,14 @@ def test_a_rank_that_is_stopped_for_longer_than_its_lease_has_the_same_steps(ran
         for generation in (2, 3):
             add(ring, numbered(6, start=10 * generation))
             until((tmp_path / f"0 is in {generation}").exists)
-        with ring.generator() as generator:  # which lives for long enough to see that it does not
+        with ring.generator() as generator:  # a process that lives long enough to detect the dead rank
             until(lambda: generator.write((0,)) and not os.path.exists(os.path.join(ring.path, "read.1")))
     finally:
         os.kill(pid, signal.SIGCONT)
     assert ranks.answer(0) == ranks.answer(1) == {0: 3, 1: 3, 2: 3}
 
 
-def test_ranks_of_a_run_read_the_generations_that_the_first_of_them_took(filled):
+def test_ranks_of_a_run_follow_the_first_ranks_generations(filled):
     ring = filled(numbered(3), KEEP=5)
     first = ring.stream(0, 2, run="one", epochs=4)
     assert numbers([next(first), next(first)]) == [0, 2]
@@ -361,8 +361,8 @@ ENDS = {
 
 
 @pytest.mark.parametrize("prefetch_bytes", [0, 1 << 30])
-def test_an_interpreter_ends_whatever_a_stream_was_doing(filled, script, prefetch_bytes):
-    """At once, and without a word."""
+def test_interpreter_exits_whatever_a_stream_does(filled, script, prefetch_bytes):
+    """The interpreter exits at once, without output."""
     ring = filled([{"data": np.full(200_000, n)} for n in range(8)], LEASE_SECONDS=60)
     begin = f"""
 import sys, threading, time
@@ -379,10 +379,12 @@ stream = ring.stream(prefetch_bytes={prefetch_bytes}, threads=4)
         else:
             assert process.said == ("" if end == "sys.exit" else "end\n"), end
     left = sorted(reader["pid"] for reader in ring.status()["readers"])
-    assert left == sorted(process.child.pid for end, process in started.items() if "daemon" in end)  # ended by nobody
+    assert left == sorted(
+        process.child.pid for end, process in started.items() if "daemon" in end
+    )  # not ended explicitly
 
 
-def test_a_closed_stream_is_off_the_list_and_ends(filled):
+def test_closed_stream_leaves_the_members_and_ends(filled):
     ring = filled(numbered(4), LEASE_SECONDS=30)
     for prefetch_bytes in (0, 1 << 30):
         with ring.stream(prefetch_bytes=prefetch_bytes) as stream:
@@ -411,7 +413,7 @@ INTERRUPTED = """
 
 @pytest.mark.parametrize("prefetch_bytes", [0, 1 << 30])
 @pytest.mark.parametrize("what", ["the ring", "fresh samples", "another pass"])
-def test_ctrl_c_ends_a_wait_and_the_stream_can_go_on(config, script, what, prefetch_bytes):
+def test_ctrl_c_ends_a_wait_and_the_stream_can_continue(config, script, what, prefetch_bytes):
     keys = config(SWAP_CAP=2, KEEP=5, **({"REUSE": {"max": 2}} if what == "another pass" else {}))
     ring = ringreel.Ring(keys)
     if what != "the ring":
@@ -443,7 +445,7 @@ FAILING = """
 """
 
 
-def test_who_waits_hears_why_a_generator_failed(config, script, caplog):
+def test_waiting_stream_logs_why_a_generator_failed(config, script, caplog):
     keys = config(SWAP_CAP=5)
     ring = ringreel.Ring(keys)
     add(ring, numbered(5))
@@ -460,14 +462,14 @@ def test_who_waits_hears_why_a_generator_failed(config, script, caplog):
     assert "waiting for fresh samples" in caplog.text and "boom" in caplog.text
 
 
-def test_who_waits_for_the_first_generation_hears_why_a_generator_failed(config, script):
+def test_wait_for_the_first_generation_logs_why_a_generator_failed(config, script):
     keys = config(SWAP_CAP=5)
     script(FAILING, json.dumps(keys)).wait_for("failed")
     with pytest.raises(ringreel.RingTimeoutError, match="1 of 5 samples are written.*boom"):
         next(ringreel.Ring(keys).stream(timeout=0.5))
 
 
-def test_a_training_ends_where_nothing_new_comes_and_that_is_wished_for(config, script):
+def test_stale_ring_ends_the_training_if_configured(config, script):
     keys = config(SWAP_CAP=5, ON_STALE="stop", REUSE={"max": 2}, KEEP=5)
     ring = ringreel.Ring(keys)
     add(ring, numbered(5))
@@ -477,7 +479,7 @@ def test_a_training_ends_where_nothing_new_comes_and_that_is_wished_for(config, 
         next(stream)
     assert "no generator is alive" in str(error.value) or "is not known" in str(error.value)
     add(ring, numbered(5, start=10))
-    assert numbers([next(stream)]) == [10]  # it goes on where something new comes after all
+    assert numbers([next(stream)]) == [10]  # the stream continues when new samples arrive
     script(FAILING, json.dumps(keys)).wait_for("failed")
     stream = ring.stream()
     assert len([next(stream) for _ in range(10)]) == 10
@@ -485,7 +487,7 @@ def test_a_training_ends_where_nothing_new_comes_and_that_is_wished_for(config, 
         next(stream)
 
 
-def test_a_training_ends_when_no_generator_has_lived_for_so_long(config):
+def test_ring_without_live_generators_ends_the_training(config):
     ring = ringreel.Ring(config(SWAP_CAP=2, ON_STALE="stop", STALE_AFTER=0.5))
     add(ring, numbered(2))
     with pytest.raises(ringreel.StaleError, match="no generator has been alive for"):
@@ -502,7 +504,7 @@ def read_what_is_new(rank, ring):
 
 
 def test_no_sample_is_served_more_often_than_reuse_allows(ranks, config):
-    """Ranks wait at the end of the last pass, for each generation anew."""
+    """Ranks wait at the end of the last pass of each generation."""
     ring = ringreel.Ring(config(SWAP_CAP=7, REUSE={"max": 2}, KEEP=5, LEASE_SECONDS=1))
     add(ring, numbered(7))
     for rank in range(3):
@@ -517,7 +519,7 @@ def test_no_sample_is_served_more_often_than_reuse_allows(ranks, config):
     assert set(counts) == {*range(7), *range(20, 27), *range(30, 37)} and set(counts.values()) == {2}
 
 
-def test_reuse_allows_no_more_to_a_stream_that_goes_on_from_a_state(filled):
+def test_resumed_stream_serves_no_more_than_reuse_allows(filled):
     ring = filled(numbered(3), REUSE={"max": 2})
     first = ring.stream(run="named")
     assert numbers([next(first) for _ in range(5)]) == [0, 1, 2, 0, 1]

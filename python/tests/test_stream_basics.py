@@ -1,4 +1,4 @@
-"""What a stream gives: shares, repetitions, fresh generations, and no damaged samples."""
+"""Streams: shares, repetitions, new generations, and damaged samples."""
 
 import os
 import pickle
@@ -10,7 +10,7 @@ from conftest import add, numbered, numbers, ruin, segment_files, until
 import ringreel
 
 
-def test_a_stream_skips_damaged_samples_counts_them_and_warns_once_each(filled, caplog):
+def test_damaged_samples_are_skipped_counted_and_logged_once(filled, caplog):
     ring = filled(numbered(4, size=20_000))
     files = segment_files(ring)
     ruin(files[1], "deleted")
@@ -28,7 +28,7 @@ def test_a_stream_gives_each_rank_its_share(filled):
     assert shares == [[0, 3, 6, 9], [1, 4, 7], [2, 5, 8]]
 
 
-def test_a_stream_repeats_a_generation_until_there_is_a_newer_one(filled):
+def test_stream_repeats_a_generation_until_a_newer_one_exists(filled):
     ring = filled(numbered(2), KEEP=3)
     stream = ring.stream()
     assert numbers([next(stream) for _ in range(5)]) == [0, 1, 0, 1, 0]
@@ -53,16 +53,16 @@ def test_a_stream_that_does_not_repeat_waits_for_a_newer_generation(filled):
     [{"rank": 2, "world_size": 2}, {"rank": -1}, {"world_size": 0}, {"epochs": -1}],
     ids=lambda options: " ".join(options),
 )
-def test_a_share_that_makes_no_sense_is_refused(config, options):
+def test_invalid_share_is_refused(config, options):
     with pytest.raises(ValueError, match="rank|epochs"):
         ringreel.Ring(config()).stream(**options)
 
 
-def test_no_epochs_are_no_samples(filled):
+def test_zero_epochs_give_no_samples(filled):
     assert list(filled(numbered(2)).stream(epochs=0)) == []
 
 
-def test_readers_show_in_the_status_while_they_stream(filled):
+def test_status_lists_readers_while_they_stream(filled):
     ring = filled(numbered(2))
     stream = ring.stream()
     next(stream)
@@ -71,7 +71,7 @@ def test_readers_show_in_the_status_while_they_stream(filled):
     until(lambda: ring.status()["readers"] == [])
 
 
-def test_a_stream_that_has_begun_cannot_be_pickled(filled):
+def test_stream_that_has_started_cannot_be_pickled(filled):
     stream = filled(numbered(1)).stream()
     next(stream)
     with pytest.raises(TypeError, match="a stream that has started"):

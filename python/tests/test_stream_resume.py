@@ -1,6 +1,6 @@
-"""Streams that go on where one was killed, in another process, and with another number of workers.
+"""Streams that resume after a kill, in another process, and with another number of workers.
 
-RINGREEL_TEST_CASES says how many random cases there are.
+RINGREEL_TEST_CASES sets the number of random cases.
 """
 
 import itertools
@@ -21,12 +21,12 @@ from rank_processes import Ranks
 
 import ringreel
 
-# Python 3.12 and later warn of every fork where there are threads; that it goes well is what is tested.
+# Python 3.12 and later warn about a fork in a process with threads, which these tests do on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 
 CASES = int(os.environ.get("RINGREEL_TEST_CASES", "100"))
 EPOCHS = 5
-#: Samples of the three generations of each ring.
+#: Numbers of samples of the three generations of each ring.
 RINGS = [(1, 1, 1), (7, 5, 9), (20, 33, 12), (2, 40, 3)]
 
 
@@ -54,12 +54,12 @@ def rings(tmp_path_factory):
 
 
 def identity(stream, sample):
-    """What is given, and when."""
+    """Returns a sample's number and position."""
     return [stream.state_dict()["number"], sample.sample_id, sample.generation, sample.position, sample.is_padding]
 
 
 def in_turn(streams):
-    """What they give: the number of the stream, and the sample."""
+    """Returns pairs of the number of the stream and the sample."""
     left = list(streams)
     while left:
         for stream in list(left):
@@ -95,7 +95,7 @@ def streams_of(case, ring):
 
 
 def train(case, ring, directory, kill):
-    """What a rank does: it reads, and saves where it is after each sample. `kill`: after so many samples, and where."""
+    """Reads as one rank, and saves the state after each sample. `kill` says when and where it dies."""
     streams = streams_of(case, ring)
     given = [0] * len(streams)
     for n, stream in enumerate(streams):
@@ -149,7 +149,7 @@ def case_of(seed):
         "epochs": EPOCHS,
     }
     if RINGS[ring][-1] >= world * workers and rng.random() < 0.3:
-        options["run"] = None  # one of its own, which its state names
+        options["run"] = None  # a run of its own, which its state names
     samples = sum(RINGS[ring]) * EPOCHS // 3 // world
     kills = []
     for _ in range(rng.choice([1, 1, 1, 2])):
@@ -160,7 +160,7 @@ def case_of(seed):
 
 
 def cases_of_process(process, seeds, rings, directory):
-    """Kills and resumes; what differs from a run that was not killed, and how many kills there were."""
+    """Kills and resumes. Returns the differences from an uninterrupted run, and the number of kills."""
     wrong, kills = [], 0
     for seed in seeds[process]:
         case = case_of(seed)
@@ -183,8 +183,8 @@ def cases_of_process(process, seeds, rings, directory):
     return wrong, kills
 
 
-def test_a_stream_that_was_killed_goes_on_as_if_it_had_not_been(ranks, rings, tmp_path):
-    """Exactly: epoch, sample, and order, for any number of ranks and workers, wherever the kill comes."""
+def test_killed_stream_resumes_exactly(ranks, rings, tmp_path):
+    """Epochs, samples and order are exact for any number of ranks and workers, at any place of the kill."""
     seeds = [range(first, CASES, 2) for first in range(2)]
     answers = ranks.together(2, cases_of_process, seeds, rings, tmp_path, seconds=600)
     wrong = [each for wrong, _ in answers for each in wrong]
@@ -198,7 +198,7 @@ def test_a_stream_that_was_killed_goes_on_as_if_it_had_not_been(ranks, rings, tm
 
 
 def read_and_die(case, ring, directory):
-    """All workers of all ranks read so many samples each, and are killed."""
+    """Reads a number of samples in each worker of each rank, and kills the workers."""
     total = case["world"] * case["workers"]
     for worker, count in enumerate(case["counts"]):
         stream = ring.stream(worker, total, **case["options"])
@@ -210,7 +210,7 @@ def read_and_die(case, ring, directory):
 
 
 def go_on(case, ring, directory):
-    """Another number of workers goes on from all their states."""
+    """Resumes from all states with another number of workers."""
     total = case["world"] * case["workers"]
     states = [json.loads((directory / f"{worker}.json").read_text())["state"] for worker in range(total)]
     random.Random(case["counts"][0]).shuffle(states)
@@ -228,7 +228,7 @@ def steps_of(size, total, equal, worker):
 
 
 def world_case_of(seed):
-    """As many samples for each worker as it takes to some place in the same epoch, or its end."""
+    """Returns, per worker, the number of samples up to a random place in the same epoch, or up to its end."""
     rng = random.Random(seed)
     case = case_of(seed)
     total = case["world"] * case["workers"]
@@ -264,7 +264,7 @@ def worlds_of_process(process, seeds, rings, directory):
 
 
 def check_world(case, directory):
-    """That each epoch is whole, before and after together, as its mode promises. Whether one was interrupted."""
+    """Checks that each epoch is complete, as its mode promises. Returns whether one was interrupted."""
     equal, total = case["options"]["equal"], case["world"] * case["workers"]
     before = [json.loads((directory / f"{worker}.json").read_text())["given"] for worker in range(total)]
     after = json.loads((directory / "more.json").read_text())
@@ -295,8 +295,8 @@ def check_world(case, directory):
     return inside
 
 
-def test_another_number_of_workers_shares_what_is_left(ranks, rings, tmp_path):
-    """From the states of all workers: no sample comes twice, none is left out, and all have as many steps."""
+def test_other_number_of_workers_shares_the_unread_samples(ranks, rings, tmp_path):
+    """From the states of all workers, each sample is read exactly once, and all workers have equal steps."""
     seeds = [range(first, CASES, 2) for first in range(2)]
     answers = ranks.together(2, worlds_of_process, seeds, rings, tmp_path, seconds=600)
     wrong = [each for wrong, _ in answers for each in wrong]
@@ -306,8 +306,8 @@ def test_another_number_of_workers_shares_what_is_left(ranks, rings, tmp_path):
     assert inside > CASES // 4
 
 
-def test_states_as_they_lie_around_the_end_of_an_epoch_belong_together(rings):
-    """Some workers have given the last sample of an epoch, others the first of the next one."""
+def test_states_around_the_end_of_an_epoch_can_be_combined(rings):
+    """Some workers have yielded the last sample of an epoch, others the first sample of the next one."""
     ring = rings[1]  # 7, 7, 5, 5, 9
     for ahead in range(1, 4):
         streams = [ring.stream(worker, 4, equal="wrap", run="log", epochs=EPOCHS) for worker in range(4)]
@@ -322,7 +322,7 @@ def test_states_as_they_lie_around_the_end_of_an_epoch_belong_together(rings):
         assert set(in_epoch) == set(range(ahead, 7)), ahead
 
 
-def test_one_state_is_enough_where_all_had_given_as_much(rings):
+def test_one_state_suffices_if_all_workers_read_the_same_number(rings):
     ring = rings[2]
     streams = [ring.stream(worker, 2, run="log", epochs=1) for worker in range(2)]
     read = [numbers([next(stream) for _ in range(3)]) for stream in streams]
@@ -332,7 +332,7 @@ def test_one_state_is_enough_where_all_had_given_as_much(rings):
     assert sorted(chain(*read, *map(numbers, again))) == list(range(20))
 
 
-def test_states_that_do_not_fit_are_refused(rings):
+def test_mismatched_states_are_refused(rings):
     ring = rings[2]
     streams = [ring.stream(worker, 2, run="log", epochs=EPOCHS) for worker in range(2)]
     assert streams[0].state_dict() == {}
@@ -357,7 +357,7 @@ def test_states_that_do_not_fit_are_refused(rings):
     stream.load_state_dict({})
     stream.load_state_dict([])
     assert numbers([next(stream)]) == [0]
-    stream.load_state_dict(states)  # its own of all
+    stream.load_state_dict(states)  # each worker's own state among all
     assert numbers([next(stream)]) == [2]
 
 
@@ -375,7 +375,7 @@ KILLED = """
 
 
 def test_killed_run_resumes_exactly_after_promotions(config, script, tmp_path, caplog):
-    """RUN_GRACE keeps the generation of a killed run long after its lease has run out."""
+    """RUN_GRACE keeps the generation of a killed run long after its lease has expired."""
     keys = config(SWAP_CAP=8, KEEP=0, SEGMENT_SAMPLES=1, LEASE_SECONDS=0.2)
     ring = ringreel.Ring(keys)
     add(ring, numbered(8))
@@ -384,7 +384,7 @@ def test_killed_run_resumes_exactly_after_promotions(config, script, tmp_path, c
     assert killed.end() == -signal.SIGKILL, killed.said
     notes = tmp_path / "ring" / "index" / "notes" / "run.training"
     with managed(keys, caplog):
-        # The manager finds out that the stream is dead. Without a grace it lets the generation go.
+        # The manager detects that the stream is dead. Without RUN_GRACE it would reclaim the generation.
         for n in itertools.count(1):
             add(ring, numbered(8, start=8 * n))
             if n > 4 and any(note.name.startswith("dead.") for note in notes.iterdir()):

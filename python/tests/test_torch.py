@@ -21,13 +21,13 @@ from torch_samples import all_told, pairs, same, told  # noqa: E402
 import ringreel.torch  # noqa: E402
 from ringreel.torch import RingDataset, collate  # noqa: E402
 
-# Python 3.12 and later warn of every fork where there are threads; that it goes well is what is tested.
+# Python 3.12 and later warn about a fork in a process with threads, which these tests do on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
-    """A loader that is left in the middle sometimes waits so long for its workers before it ends them."""
+    """Shortens the time for which an abandoned loader waits for its workers before it kills them."""
     monkeypatch.setattr(torch.utils.data._utils, "MP_STATUS_CHECK_INTERVAL", 0.5)
 
 
@@ -52,7 +52,7 @@ def test_a_sample_is_a_dict_of_tensors_or_a_tuple_of_them(ring_of):
     assert (tuple(a.shape), tuple(b.shape), c) == ((2, 3), (), b"abc")
 
 
-def test_parts_that_are_not_there_are_refused(ring_of, tmp_path):
+def test_unknown_parts_are_refused(ring_of, tmp_path):
     ring = ring_of(pairs(1))
     for parts in ("data", [], ()):
         with pytest.raises(ValueError, match="a list of names"):
@@ -63,12 +63,12 @@ def test_parts_that_are_not_there_are_refused(ring_of, tmp_path):
         RingDataset({"RING": ring.path}, ["x"])[0]
 
 
-def test_a_dataset_waits_for_a_ring_so_long(config):
+def test_dataset_waits_for_a_ring_until_its_timeout(config):
     with pytest.raises(ringreel.RingTimeoutError):
         RingDataset(config(), timeout=0.05)
 
 
-def test_it_is_a_sequence_of_so_many(dataset):
+def test_dataset_is_a_sequence(dataset):
     assert isinstance(dataset, torch.utils.data.Dataset) and len(dataset) == 7 and dataset.generation == 1
     for index in (2, -5, np.int8(2), np.uint64(2), torch.tensor(2)):
         assert told(dataset[index]) == [2]
@@ -84,19 +84,19 @@ def test_it_is_a_sequence_of_so_many(dataset):
             dataset[index]
 
 
-def test_transform_makes_the_sample(ring_of):
+def test_transform_result_is_the_sample(ring_of):
     ring = ring_of(pairs(3))
     assert [RingDataset(ring, transform=lambda sample: sample["label"][0, 0].item())[n] for n in range(3)] == [0, 1, 2]
     assert RingDataset(ring, ["label"], as_tuple=True, transform=len)[0] == 1
 
 
-def test_a_change_in_place_is_seen_by_nobody_else(dataset):
+def test_change_in_place_is_private(dataset):
     for tensor in (dataset[1]["data"], dataset[1]["label"]):
         tensor.zero_()
     assert told(dataset[1]) == [1]
 
 
-def test_the_generation_and_len_stay_until_refresh(ring_of):
+def test_generation_and_len_do_not_change_before_refresh(ring_of):
     ring = ring_of(pairs(3), KEEP=3)
     dataset = RingDataset(ring)
     assert dataset.refresh() is False
@@ -112,7 +112,7 @@ def test_the_generation_and_len_stay_until_refresh(ring_of):
     assert dataset.generation == 3 and all_told(dataset) == [20]
 
 
-def test_a_reclaimed_generation_is_read_on_in_the_newest_with_the_same_len(ring_of):
+def test_reading_continues_in_the_newest_with_the_same_len(ring_of):
     ring = ring_of(pairs(5), KEEP=0)
     dataset = RingDataset(ring)
     assert told(dataset[1]) == [1]
@@ -120,7 +120,7 @@ def test_a_reclaimed_generation_is_read_on_in_the_newest_with_the_same_len(ring_
     add(ring, pairs(2, 20))
     assert told(dataset[-1]) == [20]
     add(ring, pairs(3, 30))
-    assert [told(dataset[n]) for n in (2, 3, 1)] == [[20], [30], [31]]  # the file of 20 is open still
+    assert [told(dataset[n]) for n in (2, 3, 1)] == [[20], [30], [31]]  # the file of sample 20 is still open
     assert all_told(dataset) == [30, 31, 32, 30, 31]
     assert len(dataset) == 5 and dataset.generation == 1
     with pytest.raises(IndexError, match="generation 1 has 5"):
@@ -129,7 +129,7 @@ def test_a_reclaimed_generation_is_read_on_in_the_newest_with_the_same_len(ring_
     assert len(dataset) == 3 and dataset.generation == 4
 
 
-def test_a_generation_that_is_gone_without_a_newer_one_is_a_reclaimed_error(ring_of):
+def test_reclaimed_generation_without_a_newer_one_is_an_error(ring_of):
     ring = ring_of(pairs(2))
     dataset = RingDataset(ring)
     shutil.rmtree(os.path.join(ring.path, "read.1"))
@@ -147,12 +147,12 @@ def test_a_copy_stays_with_the_generation(ring_of):
     again = pickle.loads(data)
     assert dataset.refresh() and all_told(again) == [0, 1, 2] and again.refresh() and all_told(again) == [10, 11]
     add(ring, pairs(4, 20))
-    again = pickle.loads(data)  # it is gone by now
+    again = pickle.loads(data)  # it is reclaimed by now
     assert len(again) == 3 and all_told(again) == [20, 21, 22]
 
 
 def rank(dataset, pipe):
-    """What a process that trains does: it says what it has, is told to refresh, and says it again."""
+    """Runs as a training process: reports its samples, refreshes on request, and reports them again."""
     while pipe.recv():
         pipe.send((len(dataset), all_told(dataset)))
     pipe.send(dataset.refresh())
@@ -160,7 +160,7 @@ def rank(dataset, pipe):
     pipe.send((len(dataset), all_told(dataset)))
 
 
-def test_another_process_is_not_moved_on_by_refresh(ring_of):
+def test_refresh_does_not_affect_another_process(ring_of):
     ring = ring_of(pairs(3), KEEP=2)
     dataset = RingDataset(ring)
     context = multiprocessing.get_context("fork")
@@ -184,7 +184,7 @@ def test_another_process_is_not_moved_on_by_refresh(ring_of):
 
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("collate_fn", [default, collate], ids=["default", "ours"])
-def test_stock_samplers(dataset, workers, collate_fn):
+def test_torchs_samplers_work(dataset, workers, collate_fn):
     def loaded(**options):
         return all_told(DataLoader(dataset, num_workers=workers, collate_fn=collate_fn, **options))
 
@@ -214,7 +214,7 @@ def test_workers_of_every_kind_follow_refresh(ring_of, method):
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_a_copy_has_workers_that_follow_it(ring_of, method):
+def test_workers_of_a_copy_follow_its_refresh(ring_of, method):
     ring = ring_of(pairs(2), KEEP=5)
     original = RingDataset(ring)
     dataset = pickle.loads(pickle.dumps(original))
@@ -243,8 +243,8 @@ def test_refresh_in_a_worker_is_refused(ring_of):
 
 
 @pytest.mark.parametrize("persistent", [False, True])
-def test_an_epoch_ends_as_it_began_when_its_generation_is_reclaimed(ring_of, persistent):
-    """The generation is gone while batches of it are on their way; the newest one is shorter."""
+def test_epoch_keeps_its_length_when_its_generation_is_reclaimed(ring_of, persistent):
+    """The generation is reclaimed while its batches are on their way, and the newest one is shorter."""
     ring = ring_of(pairs(12), KEEP=0)
     dataset = RingDataset(ring)
     loader = DataLoader(

@@ -1,4 +1,4 @@
-"""Batches of `ringreel.torch.collate`: how workers hand them over, and what the training process finds."""
+"""Batches of `ringreel.torch.collate`: how workers send them, and what the training process receives."""
 
 import gc
 import multiprocessing
@@ -26,13 +26,13 @@ from torch_samples import LARGE, all_told, lies_in, pairs, same, told  # noqa: E
 from ringreel import _torch_batches  # noqa: E402
 from ringreel.torch import RingDataset, collate  # noqa: E402
 
-# Python 3.12 and later warn of every fork where there are threads; that it goes well is what is tested.
+# Python 3.12 and later warn about a fork in a process with threads, which these tests do on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
-    """A loader that is left in the middle sometimes waits so long for its workers before it ends them."""
+    """Shortens the time for which an abandoned loader waits for its workers before it kills them."""
     monkeypatch.setattr(torch.utils.data._utils, "MP_STATUS_CHECK_INTERVAL", 0.5)
 
 
@@ -42,7 +42,7 @@ def dataset(ring_of):
 
 
 def various(number):
-    """Parts that go every way there is."""
+    """Parts that cover every way of sending."""
     rng = np.random.default_rng(number)
     return {
         "large": rng.integers(0, 255, (100, 700), np.uint8),
@@ -61,14 +61,14 @@ def various(number):
 
 
 def numbered_too(sample):
-    """A transform: beside the parts something of the user's own, in a structure."""
+    """A transform that adds objects of the user in a nested structure."""
     first = sample[0] if isinstance(sample, tuple) else sample["large"]
     return {"sample": sample, "user": [int(first.view(-1)[0]), 1.5, "text", np.zeros(3), (torch.ones(2, 2),)]}
 
 
 @pytest.mark.parametrize("read", ["mmap", "pread"])
 @pytest.mark.parametrize("as_tuple", [False, True], ids=["dict", "tuple"])
-def test_batches_are_those_of_default_collate(ring_of, read, as_tuple):
+def test_batches_equal_those_of_default_collate(ring_of, read, as_tuple):
     ring = ring_of([various(n) for n in range(5)], COMPRESS={"packed": 3}, SEGMENT_SAMPLES=2, READ=read)
     for transform in (None, numbered_too):
         dataset = RingDataset(ring, as_tuple=as_tuple, transform=transform)
@@ -80,7 +80,7 @@ def test_batches_are_those_of_default_collate(ring_of, read, as_tuple):
                 assert len(found) == len(wanted) and all(map(same, found, wanted))
 
 
-def test_batches_may_be_changed_in_place(dataset):
+def test_batches_can_be_changed_in_place(dataset):
     for workers in (0, 2):
         for batch_size in (1, 2, None):
             loader = DataLoader(dataset, batch_size, num_workers=workers, collate_fn=collate)
@@ -94,16 +94,18 @@ def test_batches_may_be_changed_in_place(dataset):
     assert all_told(dataset) == list(range(7))
 
 
-def test_batches_that_are_held_stay_as_they_are(dataset):
+def test_held_batches_do_not_change(dataset):
     for batch_size in (1, 2, 3):
         loader = DataLoader(dataset, batch_size, num_workers=1, collate_fn=collate)
         held = [batch for _ in range(3) for batch in loader]
         assert [number for batch in held for number in told(batch)] == [*range(7)] * 3
 
 
-def test_a_batch_of_one_is_the_map_of_its_file(dataset):
-    """Neither copied nor sent: it lies in a private map of the segment, in this process. (Without a worker a batch is a
-    copy of its samples, which somebody may still hold.)"""
+def test_batch_of_one_sample_is_a_map_of_its_file(dataset):
+    """The batch is a private map of the segment in this process, neither copied nor sent.
+
+    Without a worker, a batch is a copy of its samples, because the caller may still hold them.
+    """
     for batch_size in (1, None):
         for workers in (0, 1) if batch_size is None else (1,):
             loader = DataLoader(dataset, batch_size, num_workers=workers, collate_fn=collate)
@@ -117,13 +119,13 @@ def test_larger_batches_are_in_memory_of_this_process(dataset):
     for batch in DataLoader(dataset, 7, num_workers=1, collate_fn=collate):
         for tensor in batch.values():
             assert lies_in(tensor) in ("", "[heap]")
-    for batch in DataLoader(dataset, 7, num_workers=1, collate_fn=default):  # that this would be seen
+    for batch in DataLoader(dataset, 7, num_workers=1, collate_fn=default):  # shows that the check works
         for tensor in batch.values():
             assert "torch" in lies_in(tensor)
 
 
-def test_what_is_worth_a_map(ring_of):
-    """Of many small tensors, the copy costs less than the maps."""
+def test_large_parts_are_mapped_and_small_ones_sent(ring_of):
+    """For many small tensors, a copy costs less than the maps."""
     dataset = RingDataset(ring_of([{"data": np.full(100_000, n, np.uint8)} for n in range(4)]))
     for batch_size, place in ((1, ".rec"), (2, "torch_")):
         for n, batch in enumerate(DataLoader(dataset, batch_size, num_workers=1, collate_fn=collate)):
@@ -131,7 +133,7 @@ def test_what_is_worth_a_map(ring_of):
 
 
 class Changing:
-    """A transform that changes a part, in one of many ways, and knows what comes of it."""
+    """A transform that changes a part in one of many ways, and computes the expected result."""
 
     WAYS = ("torch", "numpy", "last byte", "view", "replaced", "shape")
 
@@ -156,7 +158,7 @@ class Changing:
 
 
 @pytest.mark.parametrize("way", Changing.WAYS)
-def test_a_part_that_was_changed_in_a_worker_arrives_changed(ring_of, way):
+def test_part_changed_in_a_worker_arrives_changed(ring_of, way):
     dataset = RingDataset(ring_of(pairs(3)), transform=Changing(way))
     for batch_size in (1, 2, None):
         loader = DataLoader(dataset, batch_size, num_workers=1, collate_fn=collate)
@@ -164,19 +166,19 @@ def test_a_part_that_was_changed_in_a_worker_arrives_changed(ring_of, way):
         for batch, want in zip(loader, wanted, strict=True):
             assert same(batch, want)
             assert not lies_in(batch["label"]).endswith(".rec")
-            if batch_size != 2:  # what was not changed goes as ever
+            if batch_size != 2:  # unchanged parts are sent as usual
                 assert lies_in(batch["data"]).endswith(".rec")
 
 
-def test_without_the_kernels_word_tensors_are_sent(dataset, monkeypatch):
+def test_tensors_are_sent_by_value_without_pagemap(dataset, monkeypatch):
     monkeypatch.setattr(_torch_batches, "_pages", lambda address, length: None)
     for batch in DataLoader(dataset, 1, num_workers=1, collate_fn=collate):
         told(batch)
         assert "torch" in lies_in(batch["data"])
 
 
-def test_pages_that_were_never_touched_count_too(ring_of):
-    """With VERIFY: never, nothing of a sample was read when it is handed over."""
+def test_untouched_pages_count_as_unchanged(ring_of):
+    """With VERIFY: never, no page of a sample was read before it is sent."""
     large = np.arange(3_000_001, dtype=np.uint8)
     dataset = RingDataset(ring_of([{"data": large}] * 3, VERIFY="never"))
     for batch in DataLoader(dataset, 1, num_workers=1, collate_fn=collate):
@@ -184,7 +186,7 @@ def test_pages_that_were_never_touched_count_too(ring_of):
         assert lies_in(batch["data"]).endswith(".rec")
 
 
-def test_what_goes_wrong_where_a_batch_is_taken_is_raised_by_the_loader_which_goes_on(ring_of, monkeypatch):
+def test_loader_raises_errors_of_the_receiver_and_continues(ring_of, monkeypatch):
     honest = _torch_batches._places
 
     def places(values, files):
@@ -203,7 +205,7 @@ def test_what_goes_wrong_where_a_batch_is_taken_is_raised_by_the_loader_which_go
 
 
 class Vanishing(RingDataset):
-    """A sample is there when a worker reads it, and its file is gone when its batch is made."""
+    """The file of a sample exists when a worker reads it, and is removed before the batch is made."""
 
     files = ()
 
@@ -214,7 +216,7 @@ class Vanishing(RingDataset):
         return sample
 
 
-def test_a_sample_whose_file_is_gone_when_its_batch_is_made_is_sent_by_its_bytes(ring_of):
+def test_sample_of_a_removed_file_is_sent_by_value(ring_of):
     ring = ring_of(pairs(5))
     dataset = Vanishing(ring)
     dataset.files = segment_files(ring)
@@ -223,7 +225,7 @@ def test_a_sample_whose_file_is_gone_when_its_batch_is_made_is_sent_by_its_bytes
     assert [lies_in(batch["data"]).endswith(".rec") for batch in batches] == [True, False, True, True, True]
 
 
-def test_a_file_that_took_the_name_of_another_one_is_not_taken_for_it(ring_of):
+def test_file_under_a_reused_name_is_not_sent(ring_of):
     class Swapping(Vanishing):
         def __getitem__(self, index):
             sample = super().__getitem__(index)
@@ -238,7 +240,7 @@ def test_a_file_that_took_the_name_of_another_one_is_not_taken_for_it(ring_of):
     assert [told(next(batches))[0] for _ in range(2)] == [0, 1]
 
 
-def test_a_link_in_place_of_a_generation_is_not_followed_when_its_batch_is_made(ring_of, tmp_path):
+def test_link_in_place_of_a_generation_is_not_followed(ring_of, tmp_path):
     class Linking(Vanishing):
         def __getitem__(self, index):
             sample = super(Vanishing, self).__getitem__(index)
@@ -255,7 +257,7 @@ def test_a_link_in_place_of_a_generation_is_not_followed_when_its_batch_is_made(
     assert [lies_in(batch["data"]).endswith(".rec") for batch in batches] == [True, False]
 
 
-def test_a_worker_that_may_open_no_more_files_sends_bytes(ring_of, monkeypatch):
+def test_worker_at_its_file_limit_sends_by_value(ring_of, monkeypatch):
     class Poor(RingDataset):
         def __getitem__(self, index):
             if torch.utils.data.get_worker_info() is not None:
@@ -266,11 +268,11 @@ def test_a_worker_that_may_open_no_more_files_sends_bytes(ring_of, monkeypatch):
     loader = DataLoader(Poor(ring), 3, num_workers=1, collate_fn=collate, prefetch_factor=16)
     batches = iter(loader)
     first = told(next(batches))
-    time.sleep(1)  # as many are on their way as may be
+    time.sleep(1)  # as many are on their way as allowed
     assert first + all_told(batches) == list(range(48))
 
 
-def test_files_that_cannot_be_handed_over_are_sent_by_their_bytes(ring_of, monkeypatch):
+def test_files_that_cannot_be_sent_are_sent_by_value(ring_of, monkeypatch):
     calls = []
 
     def refuses(descriptor):
@@ -293,7 +295,7 @@ def test_a_batch_made_without_workers_shares_nothing_with_its_samples(dataset):
         assert [told(sample) for sample in samples] == [[n] for n in range(size)]
 
 
-def test_a_batch_of_many_files_is_sent_by_its_bytes(ring_of, monkeypatch):
+def test_batch_of_many_files_is_sent_by_value(ring_of, monkeypatch):
     monkeypatch.setattr(_torch_batches, "_FILES", 3)
     dataset = RingDataset(ring_of(pairs(4)))
     assert all_told(DataLoader(dataset, 4, num_workers=1, collate_fn=collate)) == [0, 1, 2, 3]
@@ -305,7 +307,7 @@ def test_a_batch_of_many_files_is_sent_by_its_bytes(ring_of, monkeypatch):
 
 @pytest.fixture
 def worker(monkeypatch):
-    """Runs `work` as in a worker, and gives what another process would find in the queue."""
+    """Runs `work` as in a worker, and returns what another process would receive from the queue."""
 
     def handed(work):
         with monkeypatch.context() as patch:
@@ -315,7 +317,7 @@ def worker(monkeypatch):
     return handed
 
 
-def test_what_is_sent_is_small(dataset, worker):
+def test_messages_of_workers_are_small(dataset, worker):
     assert len(worker(lambda: collate([dataset[0]]))) < 2000
     assert len(worker(lambda: collate([dataset[n] for n in range(7)]))) < 4000
 
@@ -328,7 +330,7 @@ def test_parts_too_small_to_map_are_sent_in_shared_memory(ring_of, worker):
         assert len(sent) < 2000 and pickle.loads(sent)["data"].shape == (len(batch), 60_000)
 
 
-def test_what_is_taken_after_its_generation_was_reclaimed_is_what_was_sent(ring_of, worker):
+def test_batch_received_after_a_reclaim_equals_the_sent_one(ring_of, worker):
     ring = ring_of(pairs(5), KEEP=0)
     samples = [RingDataset(ring)[n] for n in (1, 4)]
     one, two = worker(partial(collate, samples[:1])), worker(partial(collate, samples))
@@ -340,7 +342,7 @@ def test_what_is_taken_after_its_generation_was_reclaimed_is_what_was_sent(ring_
     assert (told(pickle.loads(one)), told(pickle.loads(two))) == ([1], [1, 4])
 
 
-def test_samples_that_are_held_out_do_not_shift_the_others(config, worker):
+def test_held_out_samples_do_not_shift_the_others(config, worker):
     ring = ringreel.Ring(config(SAMPLE=["data", "label"], SWAP_CAP=5, VALIDATION=7))
     add(ring, pairs(15))
     dataset = RingDataset(ring)
@@ -352,7 +354,7 @@ def test_samples_that_are_held_out_do_not_shift_the_others(config, worker):
             assert sorted(all_told(loader)) == held
 
 
-def test_a_ring_that_was_made_anew_meanwhile_is_another_one(ring_of, worker):
+def test_recreated_ring_is_a_different_ring(ring_of, worker):
     ring = ring_of(pairs(2))
     sent = worker(lambda: collate([RingDataset(ring)[1]]))
     shutil.rmtree(ring.path)
@@ -361,7 +363,7 @@ def test_a_ring_that_was_made_anew_meanwhile_is_another_one(ring_of, worker):
     assert told(RingDataset(ring)[1]) == [11]
 
 
-def test_batches_are_taken_in_any_thread(dataset, worker):
+def test_batches_can_be_received_in_any_thread(dataset, worker):
     """With pin_memory, another thread takes batches from workers."""
     batches = [(first, n) for first in range(4) for n in range(7)]
     sent = {batch: worker(lambda n=batch[1]: collate([dataset[n], dataset[n]])) for batch in batches}
@@ -379,7 +381,7 @@ def test_batches_are_taken_in_any_thread(dataset, worker):
 
 @pytest.mark.filterwarnings("ignore:'pin_memory' argument:UserWarning")
 @pytest.mark.parametrize("workers", [0, 1])
-def test_pin_memory(dataset, workers):
+def test_pin_memory_works(dataset, workers):
     loader = DataLoader(dataset, 2, num_workers=workers, collate_fn=collate, pin_memory=True)
     assert all_told(loader) == list(range(7))
 
@@ -395,7 +397,7 @@ def looked_at(batch):
 
 
 @pytest.mark.parametrize("wrong", [longer, looked_at])
-def test_a_batch_is_not_to_be_changed_in_a_worker(dataset, wrong):
+def test_batch_cannot_be_changed_in_a_worker(dataset, wrong):
     with pytest.raises((TypeError, AttributeError), match="is for the loader only"):
         next(iter(DataLoader(dataset, 2, num_workers=1, collate_fn=wrong)))
     next(iter(DataLoader(dataset, 2, collate_fn=wrong)))
@@ -405,14 +407,14 @@ def learned(sample):
     return sample["data"].requires_grad_()
 
 
-def test_what_is_asked_of_autograd_is_kept(ring_of):
+def test_requires_grad_is_kept(ring_of):
     dataset = RingDataset(ring_of([{"data": np.ones(50_000, np.float32)}] * 2), transform=learned)
     batch = next(iter(DataLoader(dataset, 2, collate_fn=collate)))
     assert batch.requires_grad and batch.grad_fn is not None
     assert next(iter(DataLoader(dataset, None, num_workers=1, collate_fn=collate))).requires_grad
 
 
-def test_samples_that_do_not_fit_together_are_told_as_ever(ring_of):
+def test_mismatched_samples_raise_the_usual_error(ring_of):
     ring = ring_of([{"data": np.zeros(100_000 + n, np.uint8)} for n in range(2)])
     dataset = RingDataset(ring)
     for workers in (0, 1):
@@ -425,7 +427,7 @@ def test_samples_that_do_not_fit_together_are_told_as_ever(ring_of):
             assert what in said, said
 
 
-def test_tensors_of_others_are_collated_as_ever(dataset):
+def test_tensors_of_other_sources_are_collated_as_usual(dataset):
     mine = torch.zeros(3)
     batch = collate([{"x": mine, "y": 3}])
     batch["x"] += 1
@@ -437,7 +439,7 @@ def test_tensors_of_others_are_collated_as_ever(dataset):
     assert all_told(DataLoader(Subset(dataset, [6, 2]), 2, num_workers=1, collate_fn=collate)) == [6, 2]
 
 
-def test_nothing_is_left_when_everything_is_killed(ring_of, script):
+def test_killed_processes_leave_nothing_behind(ring_of, script):
     ring = ring_of([{"data": np.zeros(LARGE, np.uint8), "label": np.zeros(3)} for _ in range(8)])
     process = script(
         """

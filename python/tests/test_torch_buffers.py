@@ -1,4 +1,4 @@
-"""Memory for batches is used again once its batch is gone."""
+"""Memory for batches is reused once its batch was released."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def no_buffers():
     _torch_buffers._free.clear()
 
 
-def test_memory_is_used_again_when_nobody_has_it_any_more(no_buffers):
+def test_released_memory_is_reused(no_buffers):
     shape = torch.Size((3, 1 << 20))
     first = _torch_buffers.empty(shape, torch.float32)
     assert first.shape == shape and first.dtype == torch.float32 and first.is_contiguous()
@@ -34,7 +34,7 @@ def test_memory_is_used_again_when_nobody_has_it_any_more(no_buffers):
     assert place in found
 
 
-def test_so_many_buffers_are_kept(no_buffers):
+def test_free_buffers_are_limited(no_buffers):
     batches = [_torch_buffers.empty(torch.Size((n, 1 << 20)), torch.uint8) for n in range(1, 9)]
     assert len({batch.data_ptr() for batch in batches}) == 8
     batches.clear()

@@ -1,4 +1,4 @@
-"""Nothing grows while epochs go by in torch's DataLoader, and nothing is left of a trainer that was killed."""
+"""Epochs in torch's DataLoader leak no resources, and a killed trainer leaves nothing behind."""
 
 import json
 import os
@@ -12,7 +12,7 @@ import ringreel
 
 torch = pytest.importorskip("torch", reason="torch is not installed: leaks of ringreel.torch are NOT tested")
 
-# Bytes of a part that is large enough to be mapped, and is not a whole number of pages.
+# Size in bytes of a part that is mapped and does not end at a page boundary.
 LARGE = 300_001
 
 GENERATE = f"""
@@ -71,7 +71,7 @@ TRAIN = f"""
         if epoch % 10 == 0:
             del batch
             gc.collect()
-            ctypes.CDLL(None).malloc_trim(0)  # what is free, and only kept by the allocator, comes and goes
+            ctypes.CDLL(None).malloc_trim(0)  # memory that the allocator keeps free varies
             workers = [worker.pid for worker in loader._iterator._workers]
             found = {{"trainer": taken(os.getpid())}}
             found |= {{f"worker {{n}}": taken(pid) for n, pid in enumerate(workers)}}
@@ -93,7 +93,7 @@ TRAIN = f"""
 def keys(tmp_path_factory):
     path = str(tmp_path_factory.mktemp("leaks") / "ring")
     keys = {"RING": path, "SAMPLE": ["data", "label"], "SWAP_CAP": 16, "KEEP": 8}
-    # Without a grace, what a killed run had still to read is kept no longer than its lease.
+    # Without RUN_GRACE, the generations of a killed run are kept no longer than its lease.
     return {**keys, "LEASE_SECONDS": 1, "POLL_SECONDS": 0.02, "RUN_GRACE": 0}
 
 
@@ -119,7 +119,7 @@ KINDS = [("stream", "ours"), ("stream", "default"), ("dataset", "ours"), ("datas
 
 @pytest.fixture(scope="module")
 def trainers(start):
-    """A trainer of 50 epochs of each kind, all at once."""
+    """A trainer of each kind, 50 epochs each, at the same time."""
     before = in_shared_memory()
     started = {kind: start(*kind, 50) for kind in KINDS}
     for trainer in started.values():
@@ -141,8 +141,8 @@ def lives(pid):
 
 
 @pytest.mark.parametrize("kind", KINDS, ids="-".join)
-def test_nothing_grows_from_epoch_to_epoch(trainers, keys, kind):
-    """Open files, maps, threads, memory: of the trainer, and of each of its persistent workers."""
+def test_resources_do_not_grow_from_epoch_to_epoch(trainers, keys, kind):
+    """Compares open files, maps, threads and memory of the trainer and of each persistent worker."""
     trainer = trainers[kind]
     assert trainer.child.returncode == 0, trainer.said
     found = {}
@@ -153,7 +153,7 @@ def test_nothing_grows_from_epoch_to_epoch(trainers, keys, kind):
             print(*kind, line)
     assert list(found) == [10, 20, 30, 40, 50]
     assert int(trainer.said.split("generations")[1]) > 5
-    # A dataset keeps files of its generation open, in a number that changes.
+    # A dataset keeps a varying number of its generation's files open.
     more = keys["SWAP_CAP"] if kind[0] == "dataset" else 4
     for process, last in found[50].items():
         first = found[10][process]
@@ -163,13 +163,13 @@ def test_nothing_grows_from_epoch_to_epoch(trainers, keys, kind):
         assert last["kB"] <= first["kB"] + 4000 and last["shared kB"] <= first["shared kB"] + 4000, process
 
 
-def test_nothing_is_left_of_trainers_that_were_killed(start, keys):
-    """Their workers end, nothing is kept for them when their leases are over, and generators go on."""
+def test_killed_trainers_leave_nothing_behind(start, keys):
+    """Their workers exit, no generation is kept for them after their leases, and generators continue."""
     before = in_shared_memory()
     ring = ringreel.Ring(keys)
 
     def reading():
-        """Processes that gave a sign in the time of a lease."""
+        """Returns the processes with a heartbeat within a lease."""
         readers = ring.status()["readers"]
         return {reader["pid"] for reader in readers if reader["silent_seconds"] < keys["LEASE_SECONDS"]}
 
@@ -187,7 +187,7 @@ def test_nothing_is_left_of_trainers_that_were_killed(start, keys):
     assert in_shared_memory() <= before
     swaps = ring.status()["swaps"]
     until(lambda: ring.status()["swaps"] > swaps + 2)
-    # KEEP, and the newest one, which may just have come.
+    # KEEP, and the newest one, which may just have been promoted.
     until(lambda: len([name for name in os.listdir(ring.path) if name.startswith("read.")]) <= keys["KEEP"] + 2)
     assert start.generator.child.poll() is None
 
@@ -210,7 +210,7 @@ FULL_PIPE = """
 @pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
 @pytest.mark.parametrize("part", [np.zeros(65_500, np.uint8), bytes(300_000)], ids=["array", "bytes"])
 def test_workers_with_a_full_pipe_end_with_a_killed_trainer(config, script, part, context):
-    """The batches that they still have to send have no reader."""
+    """The pipe to which the workers still write has no reader."""
     ring = ringreel.Ring(config(SWAP_CAP=16))
     add(ring, [{"data": part}] * 16)
     trainer = script(FULL_PIPE, json.dumps(config(SWAP_CAP=16)), context)
@@ -222,7 +222,7 @@ def test_workers_with_a_full_pipe_end_with_a_killed_trainer(config, script, part
 
 
 def sleeps(pid):
-    """Whether all threads of a process wait for something."""
+    """Returns whether all threads of a process are blocked."""
     states = []
     for task in os.listdir(f"/proc/{pid}/task"):
         with open(f"/proc/{pid}/task/{task}/stat") as file:

@@ -28,7 +28,7 @@ import ringreel.torch  # noqa: E402
 from ringreel import _torch_batches  # noqa: E402
 from ringreel.torch import RingStream, collate  # noqa: E402
 
-# Python 3.12 and later warn of every fork where there are threads; that it goes well is what is tested.
+# Python 3.12 and later warn about a fork in a process with threads, which these tests do on purpose.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),  # more workers than cores
@@ -45,7 +45,7 @@ def no_launcher(monkeypatch):
 
 @pytest.fixture
 def impatient(monkeypatch):
-    """What is left of a loop that an exception has ended is waited for by torch, for 5 s each."""
+    """Shortens the 5 s for which torch waits for each worker of a loop that an exception has ended."""
     monkeypatch.setattr(torch.utils.data._utils, "MP_STATUS_CHECK_INTERVAL", 0.3)
     yield
     gc.collect()
@@ -59,7 +59,7 @@ def ranks():
 
 @pytest.fixture
 def ring_of(filled):
-    """Makes a ring of so many samples, which later generations may be larger and smaller than. They are kept."""
+    """Makes a ring whose first generation has `count` samples and is kept. Later ones can be larger or smaller."""
 
     def make(samples, **keys):
         samples = numbered(samples) if isinstance(samples, int) else samples
@@ -69,7 +69,7 @@ def ring_of(filled):
 
 
 def told(batch):
-    """The numbers of the samples of a batch."""
+    """Returns the numbers of the samples of a batch."""
     data = batch["data"] if isinstance(batch, dict) else batch[0]
     rows = data.reshape(len(data), -1) if data.dim() > 1 else data[None]
     assert (rows == rows[:, :1]).all()
@@ -77,7 +77,7 @@ def told(batch):
 
 
 def all_told(loader):
-    """The numbers of all samples that a loader or a dataset gives."""
+    """Returns the numbers of all samples of a loader or a dataset."""
     return [number for batch in loader for number in told(batch)]
 
 
@@ -100,7 +100,7 @@ def test_a_sample_is_a_dict_of_tensors_or_a_tuple_of_them(ring_of):
     assert ring.path in repr(RingStream(ring))
 
 
-def test_what_is_wrong_is_said_at_once(ring_of):
+def test_invalid_arguments_are_refused_at_once(ring_of):
     ring = ring_of(3)
     for options, why in [
         ({"equal": "x"}, "equal"),
@@ -125,7 +125,7 @@ def first_of(sample):
     return int(sample[0][0])
 
 
-def test_transform_makes_the_sample(ring_of):
+def test_transform_result_is_the_sample(ring_of):
     ring = ring_of(4)
     for workers in (0, 2):
         loader = DataLoader(RingStream(ring, epochs=1, transform=twice), 2, num_workers=workers)
@@ -138,7 +138,7 @@ def test_transform_makes_the_sample(ring_of):
 
 @pytest.mark.parametrize("collate_fn", [default_collate, collate], ids=["default", "ours"])
 @pytest.mark.parametrize("workers", [0, 1, 2, 4])
-def test_padding_samples_say_so(ring_of, workers, collate_fn):
+def test_padding_samples_are_marked(ring_of, workers, collate_fn):
     ring = ring_of(numbered(5, 40_000))
     dataset = RingStream(ring, equal="pad", pad_value=-3, epochs=1, rank=0, world_size=2)
     found = list(DataLoader(dataset, 2, num_workers=workers, collate_fn=collate_fn))
@@ -156,7 +156,7 @@ def test_padding_samples_say_so(ring_of, workers, collate_fn):
 
 
 def various(number):
-    """Parts that go every way there is."""
+    """Parts that cover every way of sending."""
     rng = np.random.default_rng(number)
     return {
         "large": rng.integers(0, 255, (100, 700), np.uint8),
@@ -171,7 +171,7 @@ def various(number):
 
 @pytest.mark.parametrize("equal", ["pad", "drop"])
 @pytest.mark.parametrize("as_tuple", [False, True], ids=["dict", "tuple"])
-def test_batches_are_those_of_default_collate(ring_of, as_tuple, equal):
+def test_batches_equal_those_of_default_collate(ring_of, as_tuple, equal):
     ring = ring_of([various(n) for n in range(7)], COMPRESS={"packed": 3})
     for batch_size in (1, 3, None):
         for workers in (0, 2):
@@ -182,7 +182,7 @@ def test_batches_are_those_of_default_collate(ring_of, as_tuple, equal):
             assert len(found[0]) == len(found[1]) > 1 and all(map(same, *found))
 
 
-def test_held_out_samples_do_not_come_and_do_not_confuse(ring_of):
+def test_held_out_samples_are_not_served(ring_of):
     ring = ring_of(numbered(8, 40_000), VALIDATION=3)
     for collate_fn in (default_collate, collate):
         for workers in (0, 2):
@@ -195,7 +195,7 @@ def test_held_out_samples_do_not_come_and_do_not_confuse(ring_of):
 
 @pytest.mark.parametrize("persistent", [False, True])
 @pytest.mark.parametrize("workers", [0, 1, 2, 4])
-def test_each_loop_reads_the_newest_generation_whole(ring_of, workers, persistent):
+def test_each_loop_reads_all_of_the_newest_generation(ring_of, workers, persistent):
     ring = ring_of(8)
     dataset = RingStream(ring, epochs=1, shuffle=True)
     loader = DataLoader(
@@ -209,7 +209,7 @@ def test_each_loop_reads_the_newest_generation_whole(ring_of, workers, persisten
     assert sorted(all_told(loader)) == [*range(30, 38)]
 
 
-def test_a_loop_of_several_epochs_and_one_without_end(ring_of, impatient):
+def test_loop_has_several_epochs_or_no_end(ring_of, impatient):
     ring = ring_of(8)
     loader = DataLoader(RingStream(ring, epochs=3), 2, num_workers=2)
     for _ in range(2):
@@ -224,7 +224,7 @@ def test_a_loop_of_several_epochs_and_one_without_end(ring_of, impatient):
 
 @pytest.mark.parametrize("persistent", [False, True])
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_workers_of_every_kind(ring_of, method, persistent):
+def test_workers_of_every_kind_share_the_samples(ring_of, method, persistent):
     ring = ring_of(8)
     dataset = RingStream(ring, epochs=1, shuffle=True, transform=twice)
     context = multiprocessing.get_context(method)
@@ -236,8 +236,8 @@ def test_workers_of_every_kind(ring_of, method, persistent):
     assert sorted(all_told(loader)) == [*range(20, 36, 2)]
 
 
-def test_a_stream_that_this_process_reads_meanwhile_does_not_disturb_workers(ring_of):
-    """It has threads that read ahead when workers are forked."""
+def test_stream_in_the_main_process_does_not_disturb_workers(ring_of):
+    """The stream has prefetching threads when workers are forked."""
     ring = ring_of(numbered(16, 40_000))
     stream = iter(RingStream(ring))
     assert int(next(stream)["data"][0]) == 0
@@ -246,8 +246,8 @@ def test_a_stream_that_this_process_reads_meanwhile_does_not_disturb_workers(rin
     assert int(next(stream)["data"][0]) == 1
 
 
-def test_one_sample_looked_at_beforehand_does_not_part_workers(ring_of):
-    """Users look at one to see its shape; the loader's workers are others than who looked."""
+def test_sample_read_beforehand_does_not_separate_workers(ring_of):
+    """Users read one sample to see its shape, in another process than the loader's workers."""
     ring = ring_of(8)
     dataset = RingStream(ring, epochs=1, shuffle=True)
     next(iter(dataset))
@@ -258,7 +258,7 @@ def test_one_sample_looked_at_beforehand_does_not_part_workers(ring_of):
 
 @pytest.mark.parametrize("persistent", [False, True])
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_loop_that_is_left_in_its_midst_is_followed_by_a_whole_one(ring_of, workers, persistent):
+def test_complete_loop_follows_an_abandoned_one(ring_of, workers, persistent):
     ring = ring_of(24)
     dataset = RingStream(ring, epochs=1, shuffle=True)
     loader = DataLoader(
@@ -272,7 +272,7 @@ def test_a_loop_that_is_left_in_its_midst_is_followed_by_a_whole_one(ring_of, wo
 
 
 class Late:
-    """The second worker comes to nothing the first time."""
+    """The second worker gets no sample in the first loop."""
 
     def __init__(self, path):
         self.path = path
@@ -282,7 +282,7 @@ class Late:
             time.sleep(60)
 
 
-def test_a_worker_that_came_too_late_for_a_loop_is_in_step_in_the_next_one(ring_of, tmp_path, impatient):
+def test_late_worker_is_in_step_in_the_next_loop(ring_of, tmp_path, impatient):
     ring = ring_of(24)
     dataset = RingStream(ring, epochs=1, shuffle=True)
     late = Late(tmp_path / "go")
@@ -295,7 +295,7 @@ def test_a_worker_that_came_too_late_for_a_loop_is_in_step_in_the_next_one(ring_
 
 
 @pytest.mark.parametrize("persistent", [False, True])
-def test_an_empty_share_of_each_worker_is_an_error(ring_of, persistent):
+def test_empty_share_is_an_error_in_each_worker(ring_of, persistent):
     ring = ring_of(2)
     dataset = RingStream(ring, epochs=1, equal="drop")
     loader = DataLoader(dataset, 1, num_workers=4, persistent_workers=persistent)
@@ -307,7 +307,7 @@ def test_an_empty_share_of_each_worker_is_an_error(ring_of, persistent):
 
 @pytest.mark.parametrize("equal, count", [("wrap", 4), ("pad", 4), (None, 2)])
 @pytest.mark.parametrize("persistent", [False, True])
-def test_fewer_samples_than_workers(ring_of, equal, count, persistent):
+def test_fewer_samples_than_workers_are_shared(ring_of, equal, count, persistent):
     ring = ring_of(2)
     dataset = RingStream(ring, epochs=1, equal=equal, pad_value=-1)
     loader = DataLoader(dataset, 1, num_workers=4, persistent_workers=persistent)
@@ -329,14 +329,14 @@ class Failing:
 
 
 @pytest.mark.parametrize("workers", [0, 1, 2])
-def test_what_a_transform_raises_reaches_the_training_loop(ring_of, workers, impatient):
+def test_exception_of_a_transform_reaches_the_training_loop(ring_of, workers, impatient):
     loader = DataLoader(RingStream(ring_of(8), epochs=1, transform=Failing()), 2, num_workers=workers)
     with pytest.raises(LookupError, match="no such thing as sample 3"):
         list(loader)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_what_goes_wrong_in_the_ring_reaches_the_training_loop(config, ring_of, workers, impatient):
+def test_error_of_the_ring_reaches_the_training_loop(config, ring_of, workers, impatient):
     with pytest.raises(ringreel.RingTimeoutError, match="no generator or manager has started yet"):
         next(iter(DataLoader(RingStream(config(RING="nowhere"), timeout=0.1), 2, num_workers=workers)))
     ring = ring_of(4, ON_STALE="stop", REUSE={"max": 2})
@@ -354,7 +354,7 @@ def test_no_sample_is_served_more_often_than_reuse_allows(ring_of, persistent, i
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_damaged_samples_are_replaced_and_steps_stay(ring_of, workers):
+def test_damaged_samples_are_replaced_and_steps_stay_equal(ring_of, workers):
     ring = ring_of(8, SEGMENT_SAMPLES=2)
     os.truncate(segment_files(ring)[1], 100)  # 2 and 3
     for equal, count in (("wrap", 8), ("drop", 8), (None, 6)):
@@ -369,7 +369,7 @@ def test_damaged_samples_are_replaced_and_steps_stay(ring_of, workers):
 
 
 def loops(rank, ring, world, workers, persistent, equal, lengths, **options):
-    """The batches of each loop of a rank: so many of them, or all (None)."""
+    """Returns the batches of each loop of a rank: a given number of them, or all (None)."""
     dataset = RingStream(ring, epochs=1, shuffle=True, equal=equal, rank=rank, world_size=world, run="ranks", **options)
     loader = DataLoader(dataset, 2, num_workers=workers, persistent_workers=persistent, collate_fn=collate)
     found = []
@@ -384,8 +384,8 @@ def loops(rank, ring, world, workers, persistent, equal, lengths, **options):
 
 @pytest.mark.parametrize("persistent", [False, True])
 @pytest.mark.parametrize("equal", ["drop", "wrap"])
-def test_ranks_are_in_step_in_every_loop_while_generations_come(ranks, ring_of, persistent, equal):
-    """The same number of batches, of the same generation, and no sample twice, whoever is faster; and in part left."""
+def test_ranks_stay_in_step_while_generations_are_promoted(ranks, ring_of, persistent, equal):
+    """All ranks get equally many batches of the same generation, and no sample twice, also in abandoned loops."""
     ring = ring_of(numbered(25, start=1000))
     lengths = [None, 2, None, None, 1, None, None]
     for rank in range(3):
@@ -408,7 +408,7 @@ def test_ranks_are_in_step_in_every_loop_while_generations_come(ranks, ring_of, 
 
 
 def in_group(rank, ring, path, workers):
-    """A rank that torch.distributed knows of; the environment says something else."""
+    """Runs as a rank of torch.distributed, with different values in the environment."""
     os.environ.update(RANK="7", WORLD_SIZE="9")
     torch.distributed.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=2)
     try:
@@ -420,14 +420,14 @@ def in_group(rank, ring, path, workers):
         sent = pickle.dumps(dataset)
     finally:
         torch.distributed.destroy_process_group()
-    # Where there is no group, as in a spawned worker.
+    # Without a process group, as in a spawned worker.
     found.append(all_told(pickle.loads(sent)) if workers == 0 else None)
     del os.environ["RANK"], os.environ["WORLD_SIZE"]
     return found
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_the_process_group_says_which_rank_it_is(ranks, ring_of, tmp_path, workers):
+def test_rank_is_taken_from_the_process_group(ranks, ring_of, tmp_path, workers):
     if not torch.distributed.is_available():
         pytest.skip("torch has no distributed: RingStream in a process group is NOT tested")
     found = ranks.together(2, in_group, ring_of(8), tmp_path / "store", workers)
@@ -438,7 +438,7 @@ def test_the_process_group_says_which_rank_it_is(ranks, ring_of, tmp_path, worke
         assert sorted(found[0][2]) == [0, 2, 4, 6] and sorted(found[1][2]) == [1, 3, 5, 7]
 
 
-def test_the_environment_says_which_rank_it_is(ring_of, monkeypatch):
+def test_rank_is_taken_from_the_environment(ring_of, monkeypatch):
     ring = ring_of(8)
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
@@ -454,7 +454,7 @@ def test_the_environment_says_which_rank_it_is(ring_of, monkeypatch):
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_replay_gives_the_same_batches_and_begins_anew_in_each_loop(ring_of, workers):
+def test_replay_gives_the_same_batches_in_each_loop(ring_of, workers):
     ring = ring_of(8)
     loader = DataLoader(RingStream(ring, epochs=1, shuffle=True, run="first"), 2, num_workers=workers)
     wanted = [told(batch) for batch in loader]
@@ -466,7 +466,7 @@ def test_a_replay_gives_the_same_batches_and_begins_anew_in_each_loop(ring_of, w
         assert [told(batch) for batch in again] == wanted
 
 
-def test_ranks_without_a_run_are_warned_once(ring_of, caplog, monkeypatch):
+def test_ranks_without_a_run_log_one_warning(ring_of, caplog, monkeypatch):
     ring = ring_of(8)
     dataset = RingStream(ring, rank=1, world_size=3)
     for _ in range(2):
@@ -484,7 +484,7 @@ def test_ranks_without_a_run_are_warned_once(ring_of, caplog, monkeypatch):
 
 
 def read_some(rank, dataset, workers, count, states, seed):
-    """What a stateful loader's worker does: it makes its iterator, loads a state, and says one with each sample."""
+    """Runs as a stateful loader's worker: makes an iterator, loads a state, and yields a state with each sample."""
     torch.utils.data._utils.worker._worker_info = torch.utils.data._utils.worker.WorkerInfo(
         id=rank, num_workers=workers, seed=seed + rank, dataset=dataset
     )
@@ -502,8 +502,8 @@ def read_some(rank, dataset, workers, count, states, seed):
 
 
 @pytest.mark.parametrize("run", [None, "named"])
-def test_the_protocol_of_stateful_loaders_by_hand(ranks, ring_of, run):
-    """Workers of a new loader, with the states that the old one's workers said after any sample."""
+def test_state_protocol_of_stateful_loaders_works(ranks, ring_of, run):
+    """Workers of a new loader continue from the states that the old loader's workers saved after any sample."""
     ring = ring_of(21)
 
     def dataset(run=run):
@@ -518,7 +518,7 @@ def test_the_protocol_of_stateful_loaders_by_hand(ranks, ring_of, run):
         rest = [found[count:] for found, count in zip(order, counts, strict=True)]
         assert [found for found, _ in again] == rest, counts
         assert all(said[-1]["step"] == 11 for _, said in again)
-    # A restart, with another name, after a newer generation was promoted.
+    # A restart under another name, after a newer generation was promoted.
     add(ring, [{"data": np.full(6, 100 + n)} for n in range(21)])
     for seed, counts in enumerate(((0, 0), (1, 0), (0, 2), (3, 3))):
         states = [json.loads(json.dumps(said[count])) for count, (_, said) in zip(counts, whole, strict=True)]
@@ -526,7 +526,7 @@ def test_the_protocol_of_stateful_loaders_by_hand(ranks, ring_of, run):
         assert [found for found, _ in again] == [found[count:] for found, count in zip(order, counts, strict=True)]
 
 
-def test_stateful_loaders_go_on_exactly(ring_of):
+def test_stateful_loaders_resume_exactly(ring_of):
     stateful = pytest.importorskip(
         "torchdata.stateful_dataloader", reason="torchdata is not installed: its StatefulDataLoader is NOT tested"
     )
@@ -564,7 +564,7 @@ def test_a_stream_is_logged_and_resumed_in_this_process(ring_of):
         iter(RingStream(ring, shuffle=True)).load_state_dict(state)
 
 
-def test_tensors_are_this_users_own(ring_of):
+def test_tensors_are_private(ring_of):
     ring = ring_of(numbered(2, 40_000))
     dataset = RingStream(ring, epochs=1)
     for collate_fn in (default_collate, collate):
@@ -575,7 +575,7 @@ def test_tensors_are_this_users_own(ring_of):
 
 
 @pytest.mark.parametrize("kind", [RingStream, ringreel.torch.RingDataset])
-def test_parts_of_a_sample_stay_together_when_it_is_reclaimed_on_its_way(ring_of, monkeypatch, kind):
+def test_parts_of_a_sample_reclaimed_on_its_way_belong_together(ring_of, monkeypatch, kind):
     """A label belongs to its image."""
     ring = ring_of([{"data": np.full(40_000, n), "label": np.int64(n)} for n in range(3)], KEEP=0)
     samples = iter(kind(ring))
@@ -590,20 +590,20 @@ def test_parts_of_a_sample_stay_together_when_it_is_reclaimed_on_its_way(ring_of
     assert told(taken) == taken["label"].tolist()
 
 
-def test_lines_of_the_log_say_what_workers_wait_for(config, caplog):
+def test_log_says_what_workers_wait_for(config, caplog):
     with caplog.at_level(logging.INFO, "ringreel"), pytest.raises(ringreel.RingTimeoutError):
         next(iter(RingStream(config(), timeout=0.1)))
     assert "waiting for a ring at" in caplog.text
 
 
-def test_a_mixture_of_ring_streams_is_refused_since_it_could_not_go_on(config):
+def test_mixture_of_ring_streams_is_refused(config):
     with pytest.raises(TypeError, match="pass the stream"):
         ringreel.Mixture([RingStream(config())])
 
 
 @pytest.mark.parametrize("given", [0, 4])
-def test_threads_may_ask_an_iterator_that_waits(config, ring_of, caplog, given):
-    """As signal handlers may: the state is that after the sample before, and empty without a ring."""
+def test_threads_can_query_a_waiting_iterator(config, ring_of, caplog, given):
+    """As in signal handlers, the state is that after the previous sample, and empty without a ring."""
     ring = ring_of(4) if given else config(RING="nowhere")
     iterator, states = iter(RingStream(ring, repeat=False, equal=None)), []
     for _ in range(given):
@@ -611,7 +611,7 @@ def test_threads_may_ask_an_iterator_that_waits(config, ring_of, caplog, given):
     caplog.set_level(logging.INFO, "ringreel")
     reader = threading.Thread(target=list, args=(iterator,), daemon=True)
     reader.start()
-    until(lambda: "waiting for" in caplog.text)  # before that, the asker itself would wait for the ring
+    until(lambda: "waiting for" in caplog.text)  # before that, the call itself would wait for the ring
     asker = threading.Thread(target=lambda: states.append(iterator.state_dict()), daemon=True)
     asker.start()
     asker.join(60)

@@ -1,4 +1,4 @@
-"""Samples that are held out: the first ones of a ring, by index, and served to nobody for training."""
+"""Held-out samples: the first ones of a ring, by index, which are never served for training."""
 
 import os
 import pickle
@@ -21,7 +21,7 @@ def directories(ring):
     return sorted(int(name[5:]) for name in os.listdir(ring.path) if name.startswith("read."))
 
 
-def test_the_slice_is_a_sequence_of_the_first_samples_which_stays(ring):
+def test_validation_is_a_fixed_sequence_of_the_first_samples(ring):
     add(ring, numbered(8))
     validation = ring.validation()
     before = [sample.sample_id for sample in validation]
@@ -36,12 +36,12 @@ def test_the_slice_is_a_sequence_of_the_first_samples_which_stays(ring):
             validation[index]
     with pytest.raises(TypeError):
         validation["0"]
-    # Where they stand does not depend on what is served.
+    # Their positions do not depend on the served samples.
     places = [(sample.generation, sample.position) for sample in validation]
     assert places == [(1, 0), (1, 1), (1, 2), (1, 3), (2, 0), (2, 1)]
 
 
-def test_a_dataset_serves_the_others(ring):
+def test_dataset_serves_the_other_samples(ring):
     add(ring, numbered(8))
     dataset = ring.dataset()
     assert dataset.generation == 2 and len(dataset) == 2 and numbers(dataset) == [6, 7]
@@ -52,12 +52,12 @@ def test_a_dataset_serves_the_others(ring):
     assert dataset.refresh() and numbers(dataset) == [8, 9, 10, 11]
 
 
-def test_a_stream_serves_the_others(ring):
+def test_stream_serves_the_other_samples(ring):
     add(ring, numbered(8))
     assert sorted(numbers(ring.stream(epochs=1))) == [6, 7]
 
 
-def test_a_pickled_dataset_of_a_generation_that_is_held_out_goes_on_with_the_newest(ring):
+def test_pickled_dataset_of_a_held_out_generation_uses_the_newest(ring):
     add(ring, numbered(12))
     dataset = ring.dataset()
     state = list(dataset.__getstate__())
@@ -66,7 +66,7 @@ def test_a_pickled_dataset_of_a_generation_that_is_held_out_goes_on_with_the_new
     assert numbers(dataset) == [8, 9, 10, 11]
 
 
-def test_it_is_waited_for_until_all_of_it_is_there(ring):
+def test_validation_waits_until_all_its_samples_are_readable(ring):
     with pytest.raises(ringreel.RingTimeoutError, match="a ring at"):
         len(ring.validation(timeout=0.01))
     add(ring, numbered(4))
@@ -78,12 +78,12 @@ def test_it_is_waited_for_until_all_of_it_is_there(ring):
     assert len(ring.validation(timeout=0.01)) == 6 and numbers(ring.dataset(timeout=0.01)) == [6]
 
 
-def test_a_ring_that_holds_none_out_says_so(filled):
+def test_ring_without_validation_is_an_error(filled):
     with pytest.raises(ringreel.RingMismatchError, match="made without VALIDATION"):
         len(filled(numbered(3)).validation())
 
 
-def test_a_configuration_that_says_otherwise_is_refused(ring, config):
+def test_different_validation_in_the_configuration_is_refused(ring, config):
     add(ring, numbered(8))
     for other in (5, 0):
         with pytest.raises(ringreel.RingMismatchError, match=f"made with VALIDATION 6, but the configuration has VALIDATION {other}"):
@@ -91,7 +91,7 @@ def test_a_configuration_that_says_otherwise_is_refused(ring, config):
     assert numbers(ringreel.Ring(config()).validation()) == [0, 1, 2, 3, 4, 5]
 
 
-def test_it_is_opened_when_it_is_used_and_in_each_process_for_itself(ring):
+def test_validation_opens_lazily_and_per_process(ring):
     validation = ring.validation()
     assert repr(validation) == f"<ringreel.Validation {ring.path} (not open yet)>"
     add(ring, numbered(8))
@@ -108,7 +108,7 @@ def test_it_is_opened_when_it_is_used_and_in_each_process_for_itself(ring):
     assert os.waitpid(child, 0)[1] == 0
 
 
-def test_what_was_removed_by_hand_is_an_error_that_says_so(ring):
+def test_sample_removed_by_hand_is_an_error_that_says_so(ring):
     add(ring, numbered(8))
     validation = ring.validation()
     assert len(validation) == 6
@@ -118,14 +118,14 @@ def test_what_was_removed_by_hand_is_an_error_that_says_so(ring):
     assert numbers([validation[5]]) == [5]
 
 
-def test_the_status_says_what_is_held_out(ring):
+def test_status_counts_the_held_out_samples(ring):
     add(ring, numbered(12))
     status = ring.status()
     assert status["validation"] == 6
     assert [(each["generation"], each["held_out"]) for each in status["generations"]] == [(1, 4), (2, 2), (3, 0)]
 
 
-def test_a_pass_leaves_a_damaged_sample_out_and_says_so_once(ring, caplog):
+def test_iteration_skips_a_damaged_sample_and_logs_it_once(ring, caplog):
     add(ring, numbered(8, size=1000))
     path = segment_files(ring)[1]
     with open(path, "r+b") as file:

@@ -1,4 +1,4 @@
-"""Wirehead's programs, with only their import changed. Here without a server; `test_mongodb.py` has one."""
+"""Wirehead's programs with only their import changed, without a server; `test_mongodb.py` has one."""
 
 import os
 import pickle
@@ -14,7 +14,7 @@ from conftest import add, until
 import ringreel
 from ringreel.wirehead import MongoheadDataset, MongoTupleheadDataset, WireheadGenerator, WireheadManager
 
-# What Wirehead's unit example is configured with, but for the cap.
+# The configuration of Wirehead's unit example, except for the cap.
 WIREHEADS_CONFIG = """\
 MONGOHOST: "localhost" # hostname or ip of node hosting mongodb
 DBNAME: "unit-test"    # name of database inside mongodb
@@ -29,7 +29,7 @@ TEMP_COLLECTION: "temp"
 CHUNKSIZE: 10
 """
 
-# And for those who have no MongoDB any more.
+# Without MongoDB.
 CONFIG = WIREHEADS_CONFIG + "INDEX: files\n"
 
 MANAGER = """
@@ -80,7 +80,7 @@ LOADER = """
 
 
 def run_the_tutorial(tmp_path, script, config):
-    """A manager, a generator and a loader, each a process. The loader gets the very floats that were generated."""
+    """Manager, generator and loader are separate processes. The loader gets exactly the generated floats."""
     (tmp_path / "config.yaml").write_text(config)
     manager, loader = script(MANAGER), script(LOADER)
     time.sleep(0.5)
@@ -100,7 +100,7 @@ def run_the_tutorial(tmp_path, script, config):
     assert not list(tmp_path.glob("*.tmp.npz"))
 
 
-def test_the_tutorial_gives_the_loader_the_very_floats_that_were_generated(tmp_path, script):
+def test_tutorial_keeps_the_generated_floats_exactly(tmp_path, script):
     run_the_tutorial(tmp_path, script, CONFIG)
     assert (tmp_path / "unit-test.ring").is_dir()
 
@@ -156,14 +156,14 @@ def test_an_index_gives_the_sample_itself(made):
         assert np.asarray(data).tolist() == [2, 2, 2] and np.asarray(label).tolist() == [-2, -2]
 
 
-def test_a_tuple_dataset_gives_a_list_in_the_order_asked_for(made):
+def test_tuple_dataset_gives_a_list_in_the_requested_order(made):
     found = MongoTupleheadDataset(made())[[5, 0, 5]]
     assert type(found) is list and all(type(pair) is tuple for pair in found)
     assert [int(data[0]) for data, _ in found] == [5, 0, 5]
 
 
 @pytest.mark.parametrize("index", [6, -7, [0, 6]])
-def test_an_index_that_is_not_there_is_an_index_error(made, index):
+def test_index_beyond_the_end_is_an_index_error(made, index):
     with pytest.raises(IndexError, match="the generation has 6"):
         MongoheadDataset(made())[index]
 
@@ -173,7 +173,7 @@ def test_inputs_are_float32_and_labels_keep_their_type(made):
     assert str(sample["input"].dtype).endswith("float32") and str(sample["label"].dtype).endswith("float64")
 
 
-def test_what_is_given_may_be_changed_and_the_next_read_does_not_see_it(made):
+def test_samples_are_private_and_writable(made):
     dataset = MongoheadDataset(made())
     for _ in range(3):
         sample = dataset[1]
@@ -182,14 +182,14 @@ def test_what_is_given_may_be_changed_and_the_next_read_does_not_see_it(made):
         sample["label"] *= 0
 
 
-def test_without_torch_there_are_numpy_arrays(made, monkeypatch):
+def test_samples_are_numpy_arrays_without_torch(made, monkeypatch):
     monkeypatch.setattr(ringreel.wirehead, "_has_torch", lambda: False)
     sample = MongoheadDataset(made())[1]
     assert type(sample["input"]) is np.ndarray and sample["input"].dtype == np.float32
     assert type(sample["label"]) is np.ndarray and sample["label"].flags.writeable
 
 
-def test_with_torch_there_are_tensors(made):
+def test_samples_are_tensors_with_torch(made):
     torch = pytest.importorskip("torch", reason="torch is not installed: Wirehead's tensors are NOT tested")
     dataset = MongoheadDataset(made())
     sample = dataset[torch.tensor(1)]
@@ -208,12 +208,12 @@ def test_transform_and_normalize_are_applied(made):
         assert abs(done[low]) < 1e-6 and abs(done[high] - 1) < 1e-6
 
 
-def test_a_dataset_goes_on_with_the_newest_generation(made):
+def test_dataset_switches_to_the_newest_generation(made):
     path = made(10)
     dataset = MongoheadDataset(path)
     made(10, start=100)
     assert int(dataset[0]["input"][0]) == 100
-    made(3, start=200)  # sealed before it was full: it has no sample 9
+    made(3, start=200)  # promoted before it was full: it has no sample 9
     assert int(dataset[9]["input"][0]) == 109
     made(10, start=300)
     made(10, start=400)
@@ -221,11 +221,11 @@ def test_a_dataset_goes_on_with_the_newest_generation(made):
 
 
 @pytest.mark.parametrize("keeptrying", [True, False])
-def test_a_reclaimed_sample_is_read_from_the_newest_generation_or_raised(made, keeptrying, monkeypatch):
+def test_reclaimed_sample_is_read_from_the_newest_or_is_an_error(made, keeptrying, monkeypatch):
     path = made(10, more="KEEP: 0\n")
     dataset = MongoheadDataset(path, keeptrying=keeptrying)
     made(10, start=100)
-    monkeypatch.setattr(MongoheadDataset, "_advance", lambda self: None)  # as when it happens right after the look
+    monkeypatch.setattr(MongoheadDataset, "_advance", lambda self: None)  # as if it happened right after the lookup
     if keeptrying:
         assert int(dataset[4]["input"][0]) == 104
     else:
@@ -233,7 +233,7 @@ def test_a_reclaimed_sample_is_read_from_the_newest_generation_or_raised(made, k
             dataset[4]
 
 
-def test_the_first_two_names_are_input_and_label(config):
+def test_first_two_names_are_input_and_label(config):
     keys = config(SAMPLE=["t1", "seg", "age"])
     ring = ringreel.Ring(keys)
     add(ring, [{"t1": 1, "seg": 2, "age": 3}])
@@ -242,12 +242,12 @@ def test_the_first_two_names_are_input_and_label(config):
     assert int(MongoheadDataset(collection=keys, sample=("seg", "age"))[0]["label"]) == 3
 
 
-def test_a_sample_of_one_part_is_an_error_that_says_so(filled):
+def test_sample_of_one_part_is_an_error(filled):
     with pytest.raises(ringreel.ConfigError, match="expected at least 2 parts, an input and a label"):
         MongoheadDataset(collection=filled([{"data": 1}]), sample=("data",))[0]
 
 
-def test_a_dataset_waits_for_data_and_says_so(tmp_path, capsys, made):
+def test_dataset_waits_for_data_and_logs_it(tmp_path, capsys, made):
     path = tmp_path / "config.yaml"
     path.write_text(CONFIG + "POLL_SECONDS: 0.02\n")
     with pytest.raises(TimeoutError, match="a ring at"):
@@ -259,12 +259,12 @@ def test_a_dataset_waits_for_data_and_says_so(tmp_path, capsys, made):
 
 
 @pytest.mark.parametrize("kind", [MongoheadDataset, WireheadManager, lambda path: WireheadGenerator([], path)])
-def test_a_configuration_that_is_not_there_is_an_error(kind, tmp_path):
+def test_missing_configuration_file_is_an_error(kind, tmp_path):
     with pytest.raises(ringreel.ConfigError, match=r"no\.yaml: cannot read"):
         kind(str(tmp_path / "no.yaml"))
 
 
-def test_no_configuration_is_an_error_that_says_what_to_give():
+def test_missing_config_path_is_an_error_that_says_what_to_pass():
     with pytest.raises(ringreel.ConfigError, match="pass config_path"):
         MongoheadDataset()
     collection = type("Collection", (), {"__module__": "pymongo.collection"})()
@@ -277,7 +277,7 @@ def test_a_dataset_can_be_pickled(made):
     assert int(dataset[3]["input"][0]) == 3
 
 
-def test_verbose_says_a_line_for_each_sample(tmp_path, script):
+def test_verbose_logs_a_line_per_sample(tmp_path, script):
     (tmp_path / "config.yaml").write_text(CONFIG)
     process = script("""
         import numpy as np
@@ -298,7 +298,7 @@ def a_port_without_server():
         return unused.getsockname()[1]
 
 
-def test_errors_of_a_missing_server_name_the_way_without(config):
+def test_error_of_a_missing_server_says_how_to_run_without(config):
     keys = config(**WITHOUT_SERVER, PORT=a_port_without_server())
     hint = "to run without a server, put INDEX: files into the configuration"
     for run in (
@@ -310,8 +310,8 @@ def test_errors_of_a_missing_server_name_the_way_without(config):
             run()
 
 
-def test_loaders_without_ring_name_a_missing_server(config):
-    """No generator can make the ring then, so it is not the generators that are missing."""
+def test_dataset_without_a_ring_names_a_missing_server(config):
+    """Without a server no generator can create the ring, so the error names the server."""
     keys = config(**WITHOUT_SERVER, PORT=a_port_without_server())
     for wait in (lambda: MongoheadDataset(keys, timeout=0.1), lambda: next(ringreel.Ring(keys).stream(timeout=0.1))):
         with pytest.raises(TimeoutError) as raised:

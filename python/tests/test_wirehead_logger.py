@@ -1,4 +1,4 @@
-"""Wirehead's logger: its names, what they say of a ring, and that nothing in the ring is changed by looking."""
+"""Wirehead's logger: its fields and their values. Reading them changes nothing in the ring."""
 
 import io
 import itertools
@@ -43,7 +43,7 @@ def eventually(what):
     raise AssertionError("it never came to this")
 
 
-def test_a_snapshot_has_wireheads_fields_and_tells_the_ring(config):
+def test_snapshot_has_wireheads_fields(config):
     generate(config, 10)  # two generations of 4, and 2 samples
     before = listing(config.parent / "brains.ring")
     snapshot = WireheadLogger(config, poll_interval=0.5).snapshot()
@@ -64,13 +64,13 @@ def test_a_snapshot_has_wireheads_fields_and_tells_the_ring(config):
 def test_rates_are_those_between_two_snapshots(config):
     generate(config, 4)
     log = WireheadLogger(config)
-    assert log.snapshot().samples_per_s == 0  # of one swap no rate is known
+    assert log.snapshot().samples_per_s == 0  # one swap gives no rate
     generate(config, 8)
     second = log.snapshot()
     assert second.samples_per_s > 0 and second.swaps_per_s > 0 and second.write_mb_per_s > 0
 
 
-def test_the_history_is_all_swaps_with_the_time_between_them(config):
+def test_history_is_all_swaps_with_their_durations(config):
     log = WireheadLogger(config)
     assert log.history() == []
     with pytest.raises(ringreel.RingNotFoundError):
@@ -87,10 +87,10 @@ def test_the_history_is_all_swaps_with_the_time_between_them(config):
     assert [swap.swap_count for swap in log.snapshot().recent_swaps] == list(range(3, 13))
 
 
-def test_run_writes_each_swap_once_and_ends_when_it_is_stopped(config, tmp_path):
+def test_run_writes_each_swap_once_and_ends_at_stop(config, tmp_path):
     log, out = WireheadLogger(config, poll_interval=0.02), tmp_path / "swaps.jsonl"
     thread = threading.Thread(target=log.run, kwargs={"out": out})
-    thread.start()  # there is no ring yet
+    thread.start()  # the ring does not exist yet
     generate(config, 4)
     eventually(lambda: out.exists() and out.read_text().count("\n") == 1)
     generate(config, 8)
@@ -117,7 +117,7 @@ def _count(log, found):
     found.put(log.snapshot().swap_count)
 
 
-def test_a_forked_child_looks_for_itself(config):
+def test_forked_child_has_its_own_watcher(config):
     generate(config, 4)
     log = WireheadLogger(config)
     assert log.snapshot().swap_count == 1
@@ -129,7 +129,7 @@ def test_a_forked_child_looks_for_itself(config):
     child.join(60)
 
 
-def test_what_makes_no_sense_is_refused(config):
+def test_invalid_arguments_are_refused(config):
     for interval in (0, -1, float("nan")):
         with pytest.raises(ringreel.ConfigError, match="poll interval: expected more than 0"):
             WireheadLogger(config, poll_interval=interval)
@@ -137,7 +137,7 @@ def test_what_makes_no_sense_is_refused(config):
         WireheadLogger(config.parent / "other.yaml")
 
 
-def test_the_view_needs_a_terminal(config, capfd):
+def test_live_view_needs_a_terminal(config, capfd):
     with pytest.raises(ringreel.ConfigError, match="terminal"):
         WireheadLogger(config).run_tui()
     assert "ringreel metrics" in capfd.readouterr().err

@@ -1,14 +1,14 @@
-"""Samples for the tests of `ringreel.torch`, and what is found of them in batches."""
+"""Samples for the tests of `ringreel.torch`, and checks of batches."""
 
 import numpy as np
 import torch
 
-# Bytes of a part that is large enough to be mapped, and is not a whole number of pages.
+# Size in bytes of a part that is mapped and does not end at a page boundary.
 LARGE = 300_001
 
 
 def pair(number):
-    """A sample that is mapped, of two parts that tell its number."""
+    """Returns a sample of two parts with its number, large enough to be mapped."""
     data = np.arange(LARGE, dtype=np.uint8)
     data[:3] = number
     return {"data": data, "label": np.full((3, 50_000), number, np.int16)}
@@ -19,7 +19,7 @@ def pairs(count, start=0):
 
 
 def told(batch):
-    """The numbers of the samples in a batch; that all of each is there."""
+    """Returns the numbers of the samples in a batch, and checks that each sample is complete."""
     data, label = batch.values() if isinstance(batch, dict) else batch
     if data.dim() == 1:
         data, label = data[None], label[None]
@@ -34,7 +34,7 @@ def all_told(loader):
 
 
 def lies_in(tensor):
-    """The file whose map a tensor lies in; "" for memory of no file."""
+    """Returns the file that a tensor maps, or "" for anonymous memory."""
     address = tensor.data_ptr()
     with open("/proc/self/maps") as maps:
         for line in maps:
@@ -46,7 +46,7 @@ def lies_in(tensor):
 
 
 def same(found, wanted):
-    """Whether two batches are equal to the last bit, in structure and types too."""
+    """Returns whether two batches have equal bits, structure and types."""
     if isinstance(wanted, torch.Tensor):
         assert type(found) is torch.Tensor and found.dtype == wanted.dtype and found.shape == wanted.shape
         return torch.equal(found, wanted)
