@@ -1,20 +1,20 @@
-//! Memory for batches, used again when nobody holds the batch in it any more. New memory costs several times what the copy
-//! into it does: the kernel has to find and to clear each of its pages.
+//! Memory for batches, reused once the batch in it was released. New memory costs several times as much as the copy
+//! into it, because the kernel has to allocate and clear each page.
 //!
-//! Nobody waits for the lock: who was forked while it was held would wait for ever.
+//! No call blocks on the lock: a child that was forked while another thread held it would never get it.
 
 use bytes::Bytes;
 use std::sync::Mutex;
 
-/// Buffers of fewer bytes are as cheap from the allocator.
+/// Size in bytes below which the allocator is as fast.
 const LEAST: usize = 128 << 10;
-/// Bytes that are kept at most.
+/// Total size in bytes of the free buffers that are kept.
 const MOST: usize = 64 << 20;
 
-/// Those that nobody uses, the one that was given back last at the end.
+/// The free buffers, the most recently released one last.
 static FREE: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
 
-/// An empty buffer with room for `len` bytes.
+/// Returns an empty buffer with room for `len` bytes.
 pub fn with_room(len: usize) -> Vec<u8> {
     let fits = |buffer: &Vec<u8>| (len..=len.saturating_mul(2)).contains(&buffer.capacity());
     let free = || {
@@ -25,7 +25,7 @@ pub fn with_room(len: usize) -> Vec<u8> {
     free().unwrap_or_else(|| Vec::with_capacity(len))
 }
 
-/// The bytes in `buffer`, which is kept for others when nobody has them any more.
+/// Returns the bytes in `buffer`, whose memory is reused after they were released.
 pub fn lent(buffer: Vec<u8>) -> Bytes {
     Bytes::from_owner(Lent(buffer))
 }
@@ -45,7 +45,7 @@ impl Drop for Lent {
             return;
         }
         buffer.clear();
-        let mut spare = Vec::new(); // freed when the lock is
+        let mut spare = Vec::new(); // dropped after the lock was released
         let Ok(mut free) = FREE.try_lock() else { return };
         free.push(buffer);
         while free.iter().map(Vec::capacity).sum::<usize>() > MOST {

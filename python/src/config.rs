@@ -1,21 +1,22 @@
-//! A configuration, in a form that can be pickled: its text, and where relative paths in it begin.
+//! A configuration that can be pickled: its text, and the directory of relative paths in it.
 
 use crate::errors;
 use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyType};
 use std::path::{Path, PathBuf};
 
-/// A configuration that was read and checked. Opens nothing.
+/// A configuration that was read and checked.
 #[pyclass(frozen, module = "ringreel._ringreel")]
 pub struct Config {
-    /// What the crate made of it.
+    /// The parsed configuration.
     pub inner: ringreel::Config,
     given: (String, String, PathBuf, bool),
 }
 
 #[pymethods]
 impl Config {
-    /// The configuration in `text` (YAML or JSON). `origin` names it in messages; relative paths begin at `base`.
+    /// Parses the configuration in `text` (YAML or JSON). `origin` names it in messages; relative paths start at
+    /// `base`.
     #[new]
     fn new(py: Python<'_>, text: String, origin: String, base: PathBuf, has_lines: bool) -> PyResult<Config> {
         let inner = ringreel::Config::parse(&text, &origin, &base, has_lines);
@@ -23,14 +24,14 @@ impl Config {
         Ok(Config { inner, given: (text, origin, base, has_lines) })
     }
 
-    /// The configuration in the file `path`. Relative paths in it begin at its directory.
+    /// Reads the configuration in the file `path`. Relative paths in it start at its directory.
     #[staticmethod]
     fn load(py: Python<'_>, path: PathBuf) -> PyResult<Config> {
         let Ok(text) = std::fs::read_to_string(&path) else {
             let inner = ringreel::Config::load(&path).map_err(|error| errors::raise(py, error))?;
             return Ok(Config { inner, given: (String::new(), path.display().to_string(), path, true) });
         };
-        // Absolute, so that the ring is found after a change of directory, and in another process.
+        // Absolute, so that the path stays valid after a change of directory and in another process.
         let base = std::path::absolute(&path)?.parent().unwrap_or(Path::new("/")).to_owned();
         Config::new(py, text, path.display().to_string(), base, true)
     }
@@ -41,13 +42,13 @@ impl Config {
         self.inner.ring.to_string_lossy().into_owned()
     }
 
-    /// Names of the parts, in order; None where the configuration leaves them to the ring.
+    /// The names of the parts, in order, or None if the configuration leaves them to the ring.
     #[getter]
     fn sample(&self) -> Option<Vec<String>> {
         self.inner.sample.clone()
     }
 
-    /// What the user should know: accepted, but without effect.
+    /// Messages about keys that are accepted but have no effect.
     #[getter]
     fn notes(&self) -> Vec<String> {
         self.inner.notes.clone()

@@ -1,4 +1,4 @@
-//! Work without the GIL that Python's signals get through to.
+//! Work without the GIL that Python's signal handlers can interrupt.
 
 use crate::errors;
 use crate::interpreter::with_python;
@@ -7,25 +7,25 @@ use ringreel::escape::escape;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Asked now and then (every 50 ms) by what waits: true, to give up.
+/// Called about every 50 ms during a wait. Returns true to end the wait.
 pub type Stop<'a> = &'a dyn Fn() -> bool;
-/// Told what is waited for.
+/// Called with a description of the wait.
 pub type Tell<'a> = &'a mut dyn FnMut(&str);
 
-/// The Python functions that hear of a wait; both may be left out.
+/// The Python functions that are called during a wait. Both are optional.
 #[derive(Default)]
 pub struct Listeners {
-    /// Called without arguments; true: give up. Python's signal handlers have run before.
+    /// Called without arguments, after Python's signal handlers; a true result ends the wait.
     pub stop: Option<Py<PyAny>>,
-    /// Called with a text, escaped: what is waited for.
+    /// Called with the escaped description of the wait.
     pub tell: Option<Py<PyAny>>,
 }
 
-/// Runs `work` without the GIL. While it waits, Python's signal handlers run (in the main thread), and `listeners` are
-/// asked and told.
+/// Runs `work` without the GIL. While it waits, Python's signal handlers run (in the main thread), and so do
+/// `listeners`.
 ///
 /// # Errors
-/// What a signal handler or a listener raised, whatever `work` returns then; else the exception for `work`'s error.
+/// Returns what a signal handler or a listener raised, and otherwise the exception for the error of `work`.
 pub fn detached<T: Send>(
     py: Python<'_>,
     listeners: &Listeners,
@@ -66,10 +66,10 @@ fn ask(py: Python<'_>, listeners: &Listeners) -> PyResult<bool> {
     }
 }
 
-/// A time limit in seconds; none, or infinite: no limit.
+/// Converts a time limit in seconds. None and infinity mean no limit.
 ///
 /// # Errors
-/// ValueError for a negative one, or NaN.
+/// Returns a ValueError for a negative number or NaN.
 pub fn time_limit(seconds: Option<f64>) -> PyResult<Option<Duration>> {
     match seconds {
         None => Ok(None),

@@ -1,4 +1,4 @@
-//! Each error of the crate as the exception that mirrors it (`ringreel/_errors.py`).
+//! Converts each error of the crate into the matching exception of `ringreel/_errors.py`.
 
 use pyo3::exceptions::{PyIndexError, PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
@@ -8,17 +8,17 @@ use ringreel::escape::escape;
 
 const EXCEPTIONS: &str = "ringreel._errors";
 
-/// The exception for `error`.
+/// Returns the exception for `error`.
 pub fn raise(py: Python<'_>, error: Error) -> PyErr {
     instance(py, &error).unwrap_or_else(|failure| failure)
 }
 
-/// The plain RingreelError.
+/// Returns a RingreelError.
 pub fn plain(message: &str) -> PyErr {
     Python::attach(|py| named(py, "RingreelError", message)).unwrap_or_else(|failure| failure)
 }
 
-/// A SampleError.
+/// Returns a SampleError.
 pub fn sample(py: Python<'_>, message: &str) -> PyErr {
     named(py, "SampleError", message).unwrap_or_else(|failure| failure)
 }
@@ -55,13 +55,13 @@ fn instance(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
     named(py, name, &message)
 }
 
-/// Makes the exception `name`, with `message` escaped: other users may have chosen parts of it.
+/// Returns the exception `name`. Escapes `message`, because other users may have chosen parts of it.
 fn named(py: Python<'_>, name: &str, message: &str) -> PyResult<PyErr> {
     let exception = py.import(EXCEPTIONS)?.getattr(name)?.call1((escape(message),))?;
     Ok(PyErr::from_value(exception))
 }
 
-/// OSError picks the subclass for the number. What was tried, and what to do, stand after the system's own words.
+/// Returns an OSError of the subclass for `errno`. The failed operation and the advice follow the system's message.
 fn os_error(py: Python<'_>, source: &FsError, errno: i32, message: &str) -> PyResult<PyErr> {
     let said: String = py.import("os")?.getattr("strerror")?.call1((errno,))?.extract()?;
     let advice = message.strip_prefix(&source.to_string()).unwrap_or_default();
@@ -71,7 +71,7 @@ fn os_error(py: Python<'_>, source: &FsError, errno: i32, message: &str) -> PyRe
     Ok(PyErr::from_value(exception))
 }
 
-/// A lock's owner panicked, or a value was taken already: a defect of this program.
+/// Returns the exception for a defect of this program.
 pub fn defect(what: &str) -> PyErr {
     PyRuntimeError::new_err(format!("{what}: this is a defect of ringreel"))
 }

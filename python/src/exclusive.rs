@@ -1,9 +1,7 @@
-//! A value that one call at a time uses, for as long as that call waits, with a snapshot that any
-//! thread may read at once.
+//! A value that one call at a time uses, with a snapshot that any thread can read without waiting.
 //!
-//! A signal handler runs in the thread that it interrupts, in the middle of a call that waits. It
-//! may read the snapshot. Another call of the same value from there could never get its turn, so it
-//! is an error.
+//! A signal handler runs in the thread that it interrupts, in the middle of a call that waits. It can read the
+//! snapshot. Another call of the same value from there would deadlock, so it is an error.
 
 use crate::detached::{Listeners, Stop, Tell, detached};
 use crate::errors;
@@ -19,7 +17,7 @@ const SLICE: Duration = Duration::from_millis(50);
 /// A value of type `T` with a snapshot of type `S`.
 pub struct Exclusive<T, S> {
     name: &'static str,
-    /// What code that runs in the middle of a call can do instead of a call of its own.
+    /// What a handler that runs in the middle of a call can do, for the error message.
     advice: &'static str,
     value: Mutex<T>,
     user: Mutex<Option<ThreadId>>,
@@ -29,33 +27,33 @@ pub struct Exclusive<T, S> {
 }
 
 impl<T: Send, S: Clone + Send> Exclusive<T, S> {
-    /// A value that nothing uses yet. `name` and `advice` are parts of error messages.
-    /// `take_snapshot` runs after each call, so it has to be cheap.
+    /// Wraps a value. `name` and `advice` are parts of error messages. `take_snapshot` runs after each call, so it has
+    /// to be cheap.
     pub fn new(name: &'static str, advice: &'static str, value: T, take_snapshot: fn(&T) -> S) -> Self {
         let snapshot = Mutex::new(take_snapshot(&value));
         let (value, user) = (Mutex::new(value), Mutex::new(None));
         Exclusive { name, advice, value, user, freed: Condvar::new(), snapshot, take_snapshot }
     }
 
-    /// The value as the last call left it. Never waits for a call that is under way.
+    /// Returns the snapshot that the last completed call left. Never waits for a running call.
     pub fn snapshot(&self) -> S {
         lock(&self.snapshot).clone()
     }
 
-    /// Whether a call is under way.
+    /// Returns whether a call is running.
     pub fn is_used(&self) -> bool {
         lock(&self.user).is_some()
     }
 
-    /// Whether a call is under way in this thread.
+    /// Returns whether a call is running in this thread.
     pub fn is_used_here(&self) -> bool {
         *lock(&self.user) == Some(thread::current().id())
     }
 
-    /// Does `work` on the value, as [`detached`] does, when it is this call's turn.
+    /// Runs `work` on the value by [`detached`], after all other calls have returned.
     ///
     /// # Errors
-    /// A call that is under way in this thread; else as [`detached`].
+    /// Returns an error if a call is running in this thread, and the errors of [`detached`].
     pub fn call<R: Send>(
         &self,
         py: Python<'_>,
@@ -64,8 +62,8 @@ impl<T: Send, S: Clone + Send> Exclusive<T, S> {
     ) -> PyResult<R> {
         if self.is_used_here() {
             return Err(errors::plain(&format!(
-                "a call of this {} is under way in this thread: a signal handler, a logging handler or a callback that \
-                 runs in the middle of it {}",
+                "a call of this {} is running in this thread: a signal handler, a logging handler or a callback that \
+                 interrupts it {}",
                 self.name, self.advice
             )));
         }

@@ -1,25 +1,25 @@
-//! What has threads, locks and a name in the ring belongs to the process that made it. In a forked child it is left
-//! alone: its threads do not exist there, its locks may be held for ever, and its name is the parent's.
+//! Values with threads, locks and a name in the ring, which belong to the process that created them. A forked child
+//! does not touch them: the threads do not exist there, the locks may never be released, and the name is the parent's.
 
 use pyo3::prelude::*;
 use std::process;
 
-/// A value of one process.
+/// A value that only the process that created it can use.
 pub struct OwnProcess<T: Send> {
     pid: u32,
     value: Option<T>,
 }
 
 impl<T: Send> OwnProcess<T> {
-    /// A value of this process.
+    /// Wraps a value of this process.
     pub fn new(value: T) -> OwnProcess<T> {
         OwnProcess { pid: process::id(), value: Some(value) }
     }
 
-    /// The value.
+    /// Returns the value.
     ///
     /// # Errors
-    /// In another process than the one that made it.
+    /// Returns an error in any process except the one that created the value.
     pub fn get(&self, what: &str) -> PyResult<&T> {
         match &self.value {
             Some(value) if self.pid == process::id() => Ok(value),
@@ -39,7 +39,7 @@ impl<T: Send> Drop for OwnProcess<T> {
             std::mem::forget(value);
             return;
         }
-        // Its end may wait for its threads, which may be waiting for the GIL.
+        // Dropping the value may join its threads, which may be waiting for the GIL.
         Python::try_attach(|py| py.detach(|| drop(value)));
     }
 }

@@ -1,4 +1,4 @@
-//! A generator: parts and meta in, ids of finished samples out.
+//! A generator: takes parts and meta, and returns ids of finished samples.
 
 use crate::array::Input;
 use crate::config::Config;
@@ -14,7 +14,7 @@ use ringreel::write::generator::Summary;
 use ringreel::{Error, NamedPart};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// One part as Python gives it: name, dtype, bytes of one element, shape, and the bytes themselves.
+/// One part from Python: name, element type, size of one element in bytes, shape, and the bytes.
 type Given<'py> = (String, String, u32, Vec<u64>, Bound<'py, PyAny>);
 
 enum State {
@@ -24,13 +24,12 @@ enum State {
 }
 
 impl State {
-    /// Seals, commits, and leaves the ring. None: an earlier attempt failed, and left nothing to
-    /// finish.
+    /// Seals, commits, and leaves the ring. Returns None if an earlier attempt failed and left nothing to finish.
     fn finish(&mut self, promote: bool, stop: Stop<'_>) -> ringreel::Result<Option<Summary>> {
         if let State::Open(generator) = self {
             match generator.flush(stop) {
                 Ok(_) | Err(Error::Interrupted { .. }) => {}
-                Err(error) => return Err(error), // the generator stays as it is, and may be finished again
+                Err(error) => return Err(error), // the generator is unchanged, so finish can be retried
             }
         }
         let summary = match std::mem::replace(self, State::Lost) {
@@ -51,32 +50,32 @@ impl State {
     }
 }
 
-/// A generator as its last call left it.
+/// The state of a generator after its last completed call.
 #[derive(Clone, Default)]
 struct Snapshot {
     summary: Summary,
-    /// Samples that were put in; None after the end.
+    /// Number of samples written; None once the generator is finished.
     written: Option<u64>,
 }
 
-/// What a signal handler may do in the middle of a call.
+/// What a signal handler can do in the middle of a call.
 const ADVICE: &str = "can read summary and written, and call finish, but not write or flush";
 const FINISHED: &str = "this generator is finished: open another one";
-const GIVEN_UP: &str = "a signal handler finished this generator while this call waited for room: what had no room is \
-                        not in the ring";
+const GIVEN_UP: &str = "a signal handler finished this generator while this call waited for room: samples without room \
+                        are not in the ring";
 
-/// A generator in a ring.
+/// A generator of a ring.
 #[pyclass(frozen, module = "ringreel._ringreel")]
 pub struct Generator {
     state: OwnProcess<Exclusive<State, Snapshot>>,
-    /// Whether a signal handler asked, in the middle of a call, to finish, and with which `promote`.
+    /// The `promote` of a `finish` that a signal handler called in the middle of another call.
     finish_requested: Mutex<Option<bool>>,
     names: Vec<String>,
 }
 
 impl Generator {
-    /// Does `work`, without the GIL. Where a signal handler asks meanwhile to finish, `work` is
-    /// told to stop, and the generator finishes without waiting for anything.
+    /// Runs `work` without the GIL. If a signal handler calls `finish` meanwhile, `work` is stopped, and the generator
+    /// finishes without waiting.
     fn call<T: Send>(
         &self,
         py: Python<'_>,
@@ -95,7 +94,7 @@ impl Generator {
         })
     }
 
-    /// Does `work` on the open generator, as `call` does.
+    /// Runs `work` on the open generator, as `call` does.
     fn with<T: Send>(
         &self,
         py: Python<'_>,
@@ -116,12 +115,12 @@ impl Generator {
 
 #[pymethods]
 impl Generator {
-    /// Finds or makes the ring, and takes part in it.
+    /// Opens or creates the ring, and joins it.
     #[staticmethod]
     fn open(py: Python<'_>, config: &Bound<'_, Config>) -> PyResult<Generator> {
         logging::forward();
         let config = &config.get().inner;
-        // Without the GIL: the generator's thread may want to log while the first snapshot waits for it.
+        // Without the GIL, because the generator's thread may log while the first snapshot waits for that thread.
         let (names, state) = detached(py, &Listeners::default(), |_, _| {
             let generator = ringreel::Generator::open(config)?;
             let names = generator.ring().descriptor.sample.clone();
@@ -130,13 +129,13 @@ impl Generator {
         Ok(Generator { state: OwnProcess::new(state), finish_requested: Mutex::default(), names })
     }
 
-    /// Names of the parts, in order: the ring's SAMPLE.
+    /// The names of the parts, in order: the ring's SAMPLE.
     #[getter]
     fn names(&self) -> Vec<String> {
         self.names.clone()
     }
 
-    /// Puts one sample in; returns the ids of the samples that are finished now.
+    /// Writes one sample, and returns the ids of the samples that were finished since the previous call.
     #[pyo3(signature = (parts, meta, stop=None))]
     fn write(
         &self,
@@ -155,8 +154,8 @@ impl Generator {
         Ok(as_text(&ids))
     }
 
-    /// Puts `count` samples in, whose parts are given one sample after the other and with the shape of one; returns the
-    /// ids of the samples that are finished now.
+    /// Writes `count` samples, and returns the ids of the samples that were finished since the previous call. `parts`
+    /// hold the samples one after the other, and have the shape of one sample.
     #[pyo3(signature = (parts, count, stop=None))]
     fn write_batch(
         &self,
@@ -174,16 +173,17 @@ impl Generator {
         Ok(SampleIds::new(ids))
     }
 
-    /// Seals and commits what was written so far; returns the ids of the samples that are finished now.
+    /// Seals and commits what was written, and returns the ids of the samples that were finished since the previous
+    /// call.
     #[pyo3(signature = (stop=None))]
     fn flush(&self, py: Python<'_>, stop: Option<Py<PyAny>>) -> PyResult<Vec<String>> {
         let ids = self.with(py, stop, |generator, stop| generator.flush(stop))?;
         Ok(as_text(&ids))
     }
 
-    /// Seals, commits, and leaves; with `promote`, waits until everything is visible. Returns the summary, and again when
-    /// it is called again. In the middle of another call of the same thread, asks that call to end
-    /// and to finish, and returns the summary so far.
+    /// Seals, commits, and leaves the ring; with `promote`, waits until everything is readable. Returns the summary,
+    /// also when called again. In the middle of another call of the same thread, requests that this call finish, and
+    /// returns the summary so far.
     #[pyo3(signature = (promote, stop=None))]
     fn finish<'py>(&self, py: Python<'py>, promote: bool, stop: Option<Py<PyAny>>) -> PyResult<Bound<'py, PyDict>> {
         let state = self.state.get("generator")?;
@@ -196,18 +196,18 @@ impl Generator {
         as_dict(py, &done.ok_or_else(lost)?)
     }
 
-    /// Samples that were put in until the last call returned, finished or not.
+    /// The number of samples written as of the last completed call, finished or not.
     #[getter]
     fn written(&self) -> PyResult<u64> {
         self.state.get("generator")?.snapshot().written.ok_or_else(|| errors::plain(FINISHED))
     }
 
-    /// What was done until the last call returned.
+    /// Returns the counts as of the last completed call.
     fn summary<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         as_dict(py, &self.state.get("generator")?.snapshot().summary)
     }
 
-    /// Tells the others, in its last report, of an error that ended this generator.
+    /// Publishes, in the generator's last report, the error that ended it.
     fn failed(&self, py: Python<'_>, message: &str) -> PyResult<()> {
         self.with(py, None, |generator, _| {
             generator.failed(message);
@@ -216,7 +216,7 @@ impl Generator {
     }
 }
 
-/// Ends a generator that was flushed. When it is told to stop while it waits, it leaves all the same.
+/// Ends a generator that was flushed. It leaves the ring even if `stop` ends its wait.
 fn leave(generator: ringreel::Generator, promote: bool, stop: &dyn Fn() -> bool) -> ringreel::Result<Summary> {
     let before = generator.summary();
     match generator.finish(promote, stop) {
@@ -225,7 +225,7 @@ fn leave(generator: ringreel::Generator, promote: bool, stop: &dyn Fn() -> bool)
     }
 }
 
-/// What was given, borrowed for the time of one call.
+/// A part's name, element type, shape and bytes, borrowed for the time of one call.
 type Borrowed<'a> = (&'a str, DType, &'a [u64], Input);
 
 fn inputs<'a>(py: Python<'_>, parts: &'a [Given<'_>]) -> PyResult<Vec<Borrowed<'a>>> {

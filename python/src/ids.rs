@@ -1,4 +1,4 @@
-//! Ids of many samples: made into text when they are asked for.
+//! Ids of many samples, converted to text on access.
 
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
@@ -17,7 +17,7 @@ pub struct SampleIds {
 }
 
 impl SampleIds {
-    /// These.
+    /// Wraps `ids`.
     pub fn new(ids: Vec<SampleId>) -> SampleIds {
         SampleIds { ids }
     }

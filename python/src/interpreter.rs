@@ -1,5 +1,6 @@
-//! Python's end. A thread that asks for the GIL while the interpreter ends is killed by it, in the middle of Rust's
-//! frames. So whoever calls Python from a wait asks here, and after the end has begun only the thread that ends goes on.
+//! Finalization of the interpreter. A thread that requests the GIL during finalization is killed in the middle of
+//! Rust's frames. So all code that calls Python from a wait does it through this module, which lets only the
+//! finalizing thread continue once finalization has started.
 
 use pyo3::prelude::*;
 use pyo3::types::PyCFunction;
@@ -8,11 +9,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-/// The thread that ends the interpreter, once it has begun to.
+/// The thread that finalizes the interpreter, once it has started.
 static ENDING: OnceLock<ThreadId> = OnceLock::new();
-/// Calls of [`with_python`] that are under way.
+/// Number of calls of [`with_python`] that are running.
 static INSIDE: AtomicUsize = AtomicUsize::new(0);
-/// The end waits no longer for calls that are under way.
+/// Longest time that finalization waits for running calls.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 struct Inside;
@@ -30,13 +31,13 @@ impl Drop for Inside {
     }
 }
 
-/// Whether another thread ends the interpreter.
+/// Returns whether another thread is finalizing the interpreter.
 fn ends_elsewhere() -> bool {
     ENDING.get().is_some_and(|ending| *ending != thread::current().id())
 }
 
-/// Does `work` with the GIL; none when there is no interpreter any more. Once the interpreter ends, other threads than
-/// the one that ends it stay here for ever: that is, until the process is gone.
+/// Runs `work` with the GIL. Returns None if the interpreter no longer exists. During finalization, every thread except
+/// the finalizing one blocks here until the process exits.
 pub fn with_python<T>(work: impl FnOnce(Python<'_>) -> T) -> Option<T> {
     let inside = Inside::enter();
     if ends_elsewhere() {
@@ -48,8 +49,8 @@ pub fn with_python<T>(work: impl FnOnce(Python<'_>) -> T) -> Option<T> {
     Python::try_attach(work)
 }
 
-/// Does `work` with the GIL; none when there is no interpreter any more, and none in other threads than the one that
-/// ends it. For threads that the ending thread may join.
+/// Runs `work` with the GIL. Returns None if the interpreter no longer exists and, during finalization, in every thread
+/// except the finalizing one. For threads that the finalizing thread may join.
 pub fn with_living_python<T>(work: impl FnOnce(Python<'_>) -> T) -> Option<T> {
     let _inside = Inside::enter();
     if ends_elsewhere() {
@@ -58,10 +59,10 @@ pub fn with_living_python<T>(work: impl FnOnce(Python<'_>) -> T) -> Option<T> {
     Python::try_attach(work)
 }
 
-/// Sees to it that the end is noticed when it begins.
+/// Registers a function with Python's `atexit` that records the start of finalization.
 ///
 /// # Errors
-/// When Python cannot be asked for that.
+/// Returns an error if the registration fails.
 pub fn watch_end(py: Python<'_>) -> PyResult<()> {
     let begin = PyCFunction::new_closure(py, None, None, |args, _| {
         if ENDING.set(thread::current().id()).is_ok() {

@@ -1,25 +1,26 @@
-//! The extension module `ringreel._ringreel`: the crate `ringreel` as Python sees it.
+//! The extension module `ringreel._ringreel`: the Python binding of the crate `ringreel`.
 //!
 //! | file | |
 //! |---|---|
-//! | [`array`] | bytes that Python reads, and bytes that Python gives: the only `unsafe` |
+//! | [`array`] | buffers shared with Python: the only `unsafe` |
 //! | [`config`] | a configuration |
 //! | [`meta`] | meta maps to and from Python's values |
 //! | [`generator`], [`manager`], [`reader`], [`stream`] | the roles, and the status |
-//! | [`watcher`] | looks at a ring, for monitoring |
+//! | [`watcher`] | observes a ring, for monitoring |
 //! | [`recordio`] | plain RecordIO files |
-//! | [`errors`] | each error becomes the exception that mirrors it |
-//! | [`detached`] | work without the GIL that signals get through to |
+//! | [`errors`] | converts each error into the matching exception |
+//! | [`detached`] | work without the GIL that signals can interrupt |
 //! | [`exclusive`] | a value that one call at a time uses, and its snapshot for signal handlers |
-//! | [`interpreter`] | Python's end, in which no other thread may ask for the GIL |
-//! | [`forked`] | what belongs to one process is left alone in a forked child |
-//! | [`logging`] | what the crate logs, told to Python's `logging` |
+//! | [`interpreter`] | finalization of the interpreter, during which no other thread may request the GIL |
+//! | [`forked`] | values that a forked child must not touch |
+//! | [`logging`] | forwards the crate's log to Python's `logging` |
 //! | [`buffers`] | memory for batches |
 //! | [`command`] | the command `ringreel` |
 //!
-//! It is thin: names, defaults and conversions of values are in the Python package. Two rules hold everywhere. A lock
-//! is taken, and anything that may wait is done, without the GIL only; so whoever waits for a lock never holds what its
-//! owner needs. Whatever has threads of its own is dropped without the GIL too.
+//! The binding is thin: names, defaults and conversions of values are in the Python package. Two rules hold
+//! everywhere. First, a lock is taken, and a blocking operation is done, only without the GIL; so a thread that waits
+//! for a lock never holds the GIL that the lock's owner needs. Second, a value with its own threads is dropped without
+//! the GIL.
 #![deny(unsafe_code)]
 
 mod array;
@@ -41,7 +42,7 @@ mod recordio;
 mod stream;
 mod watcher;
 
-/// What the package `ringreel` is made of; not for use by itself.
+/// The extension module on which the package `ringreel` is built. It is private to the package.
 #[pyo3::pymodule]
 mod _ringreel {
     #[pymodule_export]

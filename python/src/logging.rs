@@ -1,7 +1,7 @@
-//! What the crate logs, from the level info on, told to Python's `logging` as the logger `ringreel`.
+//! Forwards the crate's log, from level info, to the logger `ringreel` of Python's `logging`.
 //!
-//! Each message takes the GIL. While the interpreter ends, messages of other threads are dropped, because the ending thread
-//! may join a generator's thread. A caller releases the GIL before it joins such a thread.
+//! Each message takes the GIL. During finalization of the interpreter, messages of other threads are dropped, because
+//! the finalizing thread may join a generator's thread. A caller releases the GIL before it joins such a thread.
 
 use crate::interpreter::with_living_python;
 use pyo3::prelude::*;
@@ -12,7 +12,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Makes Python hear, from now on; unless this program listens in another way already.
+/// Starts forwarding, unless the program has already installed another subscriber.
 pub fn forward() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

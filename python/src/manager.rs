@@ -1,4 +1,4 @@
-//! The manager, run until it is told to stop.
+//! The manager, which runs until a stop is requested.
 
 use crate::config::Config;
 use crate::detached::{Listeners, detached};
@@ -9,8 +9,8 @@ use ringreel::swap::manager::{Manager, until};
 
 /// Runs a manager until `stop` returns true or a signal handler raises.
 ///
-/// # Errors
-/// A ring that does not fit or cannot be made; what a signal handler raised.
+/// # Errors Returns an error if the ring does not match the configuration or cannot be created, and what a signal
+/// handler raised.
 #[pyfunction]
 pub fn run_manager(py: Python<'_>, config: &Bound<'_, Config>, stop: Py<PyAny>) -> PyResult<()> {
     logging::forward();

@@ -1,4 +1,4 @@
-//! Meta maps to and from Python's values.
+//! Converts meta maps to and from Python values.
 
 use crate::errors;
 use pyo3::prelude::*;
@@ -6,10 +6,10 @@ use pyo3::types::{PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyList, 
 use ringreel::format::meta::MAX_DEPTH;
 use ringreel::format::{Meta, Value};
 
-/// The map in `given`. NumPy's scalars and arrays of numbers, and whatever else has `tolist`, become plain values.
+/// Converts a dict. NumPy's scalars and arrays of numbers, and all other objects with `tolist`, become plain values.
 ///
-/// # Errors
-/// SampleError, naming the key: a key that is no text, a value of another kind, nesting beyond the limit.
+/// # Errors Returns a SampleError that names the key if a key is not text, a value has an unsupported type, or the
+/// nesting exceeds the limit.
 pub fn from_python(given: &Bound<'_, PyDict>) -> PyResult<Meta> {
     map(given, "meta", 0)
 }
@@ -88,10 +88,10 @@ fn type_name(object: &Bound<'_, PyAny>) -> String {
     object.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
-/// `meta` as a dict.
+/// Converts `meta` to a dict.
 ///
 /// # Errors
-/// When memory runs out.
+/// Returns an error if memory runs out.
 pub fn to_python<'py>(py: Python<'py>, meta: &Meta) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     for (key, value) in meta.iter() {

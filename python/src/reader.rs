@@ -16,13 +16,13 @@ use ringreel::read::{ReadPart, ReadSample};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A sample as the package builds its own from: parts by name, meta, id, generation, position.
+/// A sample for Python: parts by name, meta, id, generation, position.
 pub type Handed<'py> = (Bound<'py, PyDict>, Bound<'py, PyDict>, String, u64, u64);
 
-/// One sample for Python. `own`: whether its memory is its own (see `array.rs`).
+/// Converts one sample. `own` says whether its memory is private and writable (see `array.rs`).
 ///
 /// # Errors
-/// When memory runs out.
+/// Returns an error if memory runs out.
 pub fn hand_over(py: Python<'_>, sample: ReadSample, own: bool) -> PyResult<Handed<'_>> {
     let parts = PyDict::new(py);
     for ReadPart { name, part } in sample.parts {
@@ -40,7 +40,7 @@ pub fn hand_over(py: Python<'_>, sample: ReadSample, own: bool) -> PyResult<Hand
     Ok((parts, meta, sample.id.to_string(), sample.generation, sample.position))
 }
 
-/// The samples of a generation that are served: those for training, or those that are held out.
+/// The samples of a generation that are served: those for training, or the held-out ones.
 #[pyclass(frozen, module = "ringreel._ringreel")]
 pub struct Generation {
     manifest: Arc<Manifest>,
@@ -55,13 +55,13 @@ impl Generation {
 
 #[pymethods]
 impl Generation {
-    /// Its number.
+    /// The generation's number.
     #[getter]
     fn number(&self) -> u64 {
         self.manifest.summary.generation
     }
 
-    /// How many samples are served.
+    /// Returns the number of samples that are served.
     fn __len__(&self) -> usize {
         (self.positions.end - self.positions.start) as usize
     }
@@ -75,8 +75,8 @@ pub struct Reader {
 
 #[pymethods]
 impl Reader {
-    /// Waits for a ring and its first sample that is not held out, for at most `timeout` seconds. `tell` is called with
-    /// what it waits for. `own`: whether each sample gets memory of its own, to be written into.
+    /// Opens a ring. Waits up to `timeout` seconds for it and its first sample that is not held out, and calls `tell`
+    /// with a description of the wait. `own` says whether each sample gets private, writable memory.
     #[staticmethod]
     #[pyo3(signature = (config, timeout=None, tell=None, own=false))]
     fn open(
@@ -93,7 +93,7 @@ impl Reader {
         Ok(Reader { reader: OwnProcess::new(if own { reader.with_private_maps() } else { reader }) })
     }
 
-    /// Waits for a ring and for all samples that it holds out, as `open` waits: the reader, and these samples, by
+    /// Opens a ring. Waits, as `open` does, for all samples that it holds out. Returns the reader, and these samples by
     /// generation.
     #[staticmethod]
     #[pyo3(signature = (config, timeout=None, tell=None))]
@@ -124,14 +124,14 @@ impl Reader {
         Ok(self.reader.get("dataset")?.ring().descriptor.sample.clone())
     }
 
-    /// The newest generation that holds a sample for training.
+    /// Returns the newest generation that has a sample for training.
     fn newest(&self, py: Python<'_>) -> PyResult<Generation> {
         let reader = self.reader.get("dataset")?;
         let manifest = detached(py, &Listeners::default(), |_, _| reader.newest())?;
         Ok(Generation::for_training(reader, manifest))
     }
 
-    /// Generation `number`; None when its manifest is not there, or lists no sample for training.
+    /// Returns generation `number`, or None if its manifest does not exist or lists no sample for training.
     fn generation(&self, py: Python<'_>, number: u64) -> PyResult<Option<Generation>> {
         let reader = self.reader.get("dataset")?;
         let found = detached(py, &Listeners::default(), |_, _| reader.manifest(number))?;
@@ -139,13 +139,13 @@ impl Reader {
         Ok(found.filter(|generation| !generation.positions.is_empty()))
     }
 
-    /// Generations that KEEP covers and whose directories or manifests were missing.
+    /// The generations that KEEP covers and whose directories or manifests were missing.
     #[getter]
     fn missing(&self) -> PyResult<Vec<u64>> {
         Ok(self.reader.get("dataset")?.missing())
     }
 
-    /// The sample at `index` of those that are served of `generation`.
+    /// Returns the sample at `index` among the served samples of `generation`.
     fn sample<'py>(&self, py: Python<'py>, generation: &Bound<'py, Generation>, index: u64) -> PyResult<Handed<'py>> {
         let reader = self.reader.get("dataset")?;
         let Generation { manifest, positions } = generation.get();
@@ -159,7 +159,7 @@ impl Reader {
         hand_over(py, sample, !reader.lends_maps())
     }
 
-    /// Many samples at once, of those that are served of `generation`.
+    /// Returns the samples at `indices` among the served samples of `generation`, stacked part by part.
     fn batch(&self, py: Python<'_>, generation: &Bound<'_, Generation>, indices: Indices) -> PyResult<Stacked> {
         let reader = self.reader.get("dataset")?;
         let Generation { manifest, positions } = generation.get();
@@ -194,22 +194,22 @@ impl Reader {
     }
 }
 
-/// Which samples of a generation are wanted, of those that are served.
+/// Positions among the served samples of a generation.
 #[derive(FromPyObject)]
 enum Indices {
-    /// From the first on, up to and without the second.
+    /// Start and end; the end is exclusive.
     Range((u64, u64)),
     Listed(Vec<u64>),
 }
 
-/// Samples, part by part: their generation, their ids, and for each part its name, that of all samples (one after the
-/// other), and where it is bytes of several lengths, where each sample's end.
+/// Samples, part by part: their generation, their ids, and per part its name, its bytes in all samples one after the
+/// other, and, for bytes of different lengths, the end of each sample's bytes.
 type Stacked = (u64, SampleIds, Vec<(String, Part, Vec<u64>)>);
 
-/// What the ring looks like now, as JSON text. Takes no part in it.
+/// Returns the state of the ring as JSON text. Reads the ring only.
 ///
 /// # Errors
-/// No ring; another ring; what the filesystem says.
+/// Returns an error if the ring does not exist or does not match the configuration, and errors of the filesystem.
 #[pyfunction]
 pub fn status(py: Python<'_>, config: &Bound<'_, Config>) -> PyResult<String> {
     logging::forward();

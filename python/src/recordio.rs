@@ -1,8 +1,8 @@
-//! Plain RecordIO files for `ringreel.recordio`: records by offset and one after the other, and records into a new file.
+//! Plain RecordIO files for `ringreel.recordio`: reads records by offset or in sequence, and writes new files.
 //!
-//! A reader has no offset of the operating system's: each read says where. So threads do not disturb one another, and
-//! neither do a process and its forked children, which share the open file. Its lock is taken and given back with the
-//! GIL held, around steps that never wait; so nobody waits for it, and a fork never finds it taken.
+//! A reader does not use the file offset of the operating system: each read names its offset. So threads do not disturb
+//! one another, and neither do a process and its forked children, which share the open file. The reader's lock is taken
+//! and released with the GIL held, around steps that never block; so no thread waits for it, and it is free at a fork.
 
 use crate::array::Input;
 use crate::errors;
@@ -23,14 +23,14 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Bytes that a sequential read asks for at once, and that a writer collects.
+/// Size in bytes of a sequential read, and of a writer's buffer.
 const BLOCK: usize = 256 << 10;
-/// Least bytes that a read somewhere else asks for.
+/// Least size in bytes of a random read.
 const SMALLEST: usize = 4 << 10;
-/// A buffer that grew larger, for a huge record, is not kept.
+/// Size in bytes above which a buffer is released after a read.
 const KEPT: usize = 16 << 20;
 
-/// The exception for what is wrong with the contents of `path`: `ringreel.recordio.RecordError`.
+/// Returns the `ringreel.recordio.RecordError` for invalid contents of `path`.
 fn refused(py: Python<'_>, path: &Path, error: FormatError) -> PyErr {
     if let FormatError::Io(source) = &error {
         let errno = source.raw_os_error();
@@ -49,17 +49,17 @@ fn refused(py: Python<'_>, path: &Path, error: FormatError) -> PyErr {
     exception().unwrap_or_else(|failure| failure)
 }
 
-/// The OSError for what the system refused.
+/// Returns the OSError for a failed system call.
 fn failed(py: Python<'_>, op: &'static str, path: &Path, source: io::Error) -> PyErr {
     errors::raise(py, Error::from(FsError::new(op, path, source)))
 }
 
-/// A stretch of a file in memory.
+/// A section of a file in memory.
 #[derive(Default)]
 struct Window {
     /// File offset of its first byte.
     base: u64,
-    /// Memory, of which the first `filled` bytes are the file's.
+    /// Memory, whose first `filled` bytes are from the file.
     bytes: Vec<u8>,
     filled: usize,
 }
@@ -71,30 +71,30 @@ struct SplitItem {
 }
 
 enum Payload {
-    /// As it lies in the window.
+    /// A range of the window.
     Whole(Range<usize>),
-    /// It was split by the framing.
+    /// A payload that the framing had split.
     Joined(Vec<u8>),
 }
 
-/// What can go wrong with a read.
+/// The error of a read.
 enum Failure {
     System(io::Error),
     Format(FormatError),
 }
 
 impl Window {
-    /// What `give` makes of the record at `at`; none where the window holds no byte of it.
+    /// Returns `give` of the record at `at`, or None if the window has no byte of it.
     ///
     /// # Errors
-    /// Truncated also where the window, and perhaps not the file, ends too early; what is wrong with the record.
+    /// Returns `Truncated` also if only the window ends too early, and the errors of an invalid record.
     fn record<T>(&self, at: u64, give: impl FnOnce(Record<'_>) -> T) -> Result<Option<T>, FormatError> {
         let begin = at.checked_sub(self.base).and_then(|skip| usize::try_from(skip).ok());
         let Some(bytes) = begin.and_then(|begin| self.bytes[..self.filled].get(begin..)) else { return Ok(None) };
         Ok(recordio::RecordReader::with_input(SliceInput::new(bytes, at)).next()?.map(give))
     }
 
-    /// The same, from the file; none at its end. It asks for `ahead` bytes, and for more where the record is longer.
+    /// Returns the record at `at` of the file, or None at its end. Reads `ahead` bytes, and more for a longer record.
     fn load(&mut self, file: &File, at: u64, ahead: usize) -> Result<Option<SplitItem>, Failure> {
         let mut want = ahead;
         loop {
@@ -110,8 +110,8 @@ impl Window {
             });
             match found {
                 Err(FormatError::Truncated { at: frame, need, .. }) if !at_end => {
-                    // A length is believed as far as the file is that long. A record of many frames, each of which
-                    // makes itself known only when the one before it is there, takes steps that double.
+                    // A length is trusted up to the length of the file. A record of many frames is read in steps of
+                    // doubling size, because each frame is known only after the previous one was read.
                     let left = file.metadata().map_err(Failure::System)?.len().saturating_sub(at);
                     let more = (frame - at + need).max(2 * self.filled as u64).min(left);
                     want = (more as usize).max(want + SMALLEST);
@@ -121,7 +121,7 @@ impl Window {
         }
     }
 
-    /// Makes it hold `want` bytes from `at` on, or as many as the file has: then it says so.
+    /// Fills the window with `want` bytes from `at`. Returns whether the file ended before.
     fn extend(&mut self, file: &File, at: u64, want: usize) -> io::Result<bool> {
         let held = at.checked_sub(self.base).filter(|skip| *skip <= self.filled as u64);
         let skip = held.map_or(self.filled, |skip| skip as usize);
@@ -144,11 +144,11 @@ impl Window {
     }
 }
 
-/// What a reader knows between two calls.
+/// The state of a reader between two calls.
 struct State {
-    /// Where the record begins that `read` gives next.
+    /// Offset of the record that `read` returns next.
     position: u64,
-    /// Bytes that the last record took in the file: the guess for the next one.
+    /// Size in bytes of the last record in the file, used as the estimate for the next one.
     usual: usize,
     window: Window,
 }
@@ -164,8 +164,8 @@ impl State {
     }
 }
 
-/// A RecordIO file that is open for reading. It is of use in forked children too, each of which goes on from where it
-/// stood, by itself.
+/// A RecordIO file that is open for reading. Forked children can use it too; each continues independently from the
+/// position at the fork.
 #[pyclass(frozen, module = "ringreel._ringreel")]
 pub struct RecordReader {
     file: File,
@@ -178,7 +178,8 @@ impl RecordReader {
         self.state.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The record at `at`, or where `read` goes on; none at the end of the file. After it, `read` goes on behind it.
+    /// Returns the record at `given`, or at the current position; None at the end of the file. `read` then continues
+    /// after the record.
     fn record<'py>(&self, py: Python<'py>, given: Option<u64>) -> PyResult<Option<Bound<'py, PyBytes>>> {
         loop {
             let mut state = self.state(py);
@@ -208,7 +209,7 @@ impl RecordReader {
             let mut state = self.state(py);
             state.keep(window);
             if given.is_none() && state.position != at {
-                continue; // another thread was given this record meanwhile
+                continue; // another thread has read this record meanwhile
             }
             if let Some((_, end)) = &bytes {
                 state.passed(at, *end);
@@ -217,7 +218,7 @@ impl RecordReader {
         }
     }
 
-    /// The error for a place behind the end of the file, where there is no record.
+    /// Returns the error for an offset behind the end of the file.
     fn beyond(&self, py: Python<'_>, at: u64) -> PyErr {
         match self.file.metadata() {
             Ok(meta) => {
@@ -239,7 +240,7 @@ impl RecordReader {
         Ok(RecordReader { file, path, state: Mutex::new(state) })
     }
 
-    /// The next record; None at the end of the file.
+    /// Returns the next record, or None at the end of the file.
     fn read<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let record = self.record(py, None)?;
         if record.is_none() {
@@ -252,17 +253,17 @@ impl RecordReader {
         Ok(record)
     }
 
-    /// The record that begins at byte `offset`.
+    /// Returns the record at byte `offset`.
     fn read_at<'py>(&self, py: Python<'py>, offset: u64) -> PyResult<Bound<'py, PyBytes>> {
         self.record(py, Some(offset))?.ok_or_else(|| self.beyond(py, offset))
     }
 
-    /// Makes `read` go on at byte `offset`.
+    /// Makes `read` continue at byte `offset`.
     fn seek(&self, py: Python<'_>, offset: u64) {
         self.state(py).position = offset;
     }
 
-    /// Byte offset at which `read` goes on.
+    /// The byte offset at which `read` continues.
     #[getter]
     fn position(&self, py: Python<'_>) -> u64 {
         self.state(py).position
@@ -273,13 +274,13 @@ type Open = recordio::RecordWriter<BufWriter<File>>;
 
 enum Sink {
     Open(Open),
-    /// A write failed, and a part of a record may stand at the end of the file.
+    /// A write failed, and the file may end with an incomplete record.
     Failed(File),
     Closed,
 }
 
 impl Sink {
-    /// Does `work` on the open file.
+    /// Runs `work` on the open file.
     fn with<T>(&mut self, work: impl FnOnce(&mut Open) -> Result<T, FormatError>) -> Result<T, Refusal> {
         let done = match self {
             Sink::Open(writer) => work(writer),
@@ -292,7 +293,7 @@ impl Sink {
         done.map_err(Refusal::Format)
     }
 
-    /// Whether the buffer takes more than `bytes` before it is written out.
+    /// Returns whether the buffer has room for more than `bytes` bytes.
     fn has_room(&mut self, bytes: usize) -> bool {
         match self {
             Sink::Open(writer) => {
@@ -303,7 +304,7 @@ impl Sink {
         }
     }
 
-    /// Nothing more is written into the file: what the buffer holds is given up.
+    /// Discards the buffer, so that nothing more is written into the file.
     fn give_up(&mut self) {
         *self = match std::mem::replace(self, Sink::Closed) {
             Sink::Open(writer) => Sink::Failed(writer.into_inner().into_parts().0),
@@ -312,7 +313,7 @@ impl Sink {
     }
 }
 
-/// Why a writer does not do something.
+/// The error of a writer.
 enum Refusal {
     Format(FormatError),
     Closed,
@@ -339,7 +340,7 @@ impl RecordWriter {
 
 #[pymethods]
 impl RecordWriter {
-    /// Makes the file `path`, or empties it.
+    /// Creates the file `path`, or empties an existing one.
     #[staticmethod]
     fn create(py: Python<'_>, path: PathBuf) -> PyResult<RecordWriter> {
         let file = py.detach(|| File::create(&path)).map_err(|source| failed(py, "create", &path, source))?;
@@ -347,12 +348,12 @@ impl RecordWriter {
         Ok(RecordWriter { path, sink: OwnProcess::new(Mutex::new(Sink::Open(writer))) })
     }
 
-    /// Writes a record; returns the byte offset at which it begins.
+    /// Writes a record, and returns the byte offset at which it starts.
     fn write(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<u64> {
         let sink = self.sink.get("record writer")?;
         let input = Input::of(data)?;
         let payload = input.bytes();
-        // What the buffer has room for, however often it is split, makes nobody wait: so no need to give up the GIL.
+        // A record that fits into the buffer, even if the framing splits it, does not block: the GIL is kept.
         let most = 2 * payload.len() + 16;
         if let Ok(mut sink) = sink.try_lock()
             && sink.has_room(most)
@@ -366,7 +367,7 @@ impl RecordWriter {
         done.map_err(|refusal| self.raise(py, refusal))
     }
 
-    /// Byte offset at which the next record will begin.
+    /// The byte offset at which the next record will start.
     #[getter]
     fn position(&self, py: Python<'_>) -> PyResult<u64> {
         let sink = self.sink.get("record writer")?;
@@ -374,7 +375,7 @@ impl RecordWriter {
         sink.with(|writer| Ok(writer.position())).map_err(|refusal| self.raise(py, refusal))
     }
 
-    /// Brings what was written to the file, and closes it. Closed already: nothing.
+    /// Writes the buffer to the file, and closes it. Does nothing if it is already closed.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let sink = self.sink.get("record writer")?;
         let (flushed, closed) = py.detach(|| {
@@ -386,7 +387,7 @@ impl RecordWriter {
             sink.give_up();
             (flushed, std::mem::replace(&mut *sink, Sink::Closed))
         });
-        // Dropping a file hides what the system says to its close.
+        // Dropping a file would hide the error of its close.
         let closed = match closed {
             Sink::Failed(file) => py.import("os")?.call_method1("close", (file.into_raw_fd(),)).map(|_| ()),
             _ => Ok(()),
@@ -399,11 +400,11 @@ impl RecordWriter {
     }
 }
 
-/// Keys in their order, and the offset for each, from the contents of an `.idx` file.
+/// The keys of an `.idx` file in their order, and the offset by key.
 type Index<'py> = (Bound<'py, PyList>, Bound<'py, PyDict>);
 
-/// Keys, each made by `key_type` from its text, and the byte offset for each: the last one where a key stands twice.
-/// `path` is named in errors.
+/// Parses an `.idx` file into its keys, each made by `key_type` from its text, and the byte offset by key: of a
+/// repeated key, the last one. `path` is named in errors.
 #[pyfunction]
 pub fn record_index<'py>(
     py: Python<'py>,
@@ -425,10 +426,11 @@ pub fn record_index<'py>(
     Ok((keys, offsets))
 }
 
-/// The exception for a key that is not of the type that was asked for.
+/// Returns the exception for a key that `key_type` refuses.
 fn unfit(py: Python<'_>, path: &Path, line: usize, key: &str, key_type: &Bound<'_, PyAny>, cause: PyErr) -> PyErr {
     let kind = key_type.getattr("__name__").unwrap_or_else(|_| key_type.clone());
-    let message = format!("{}: line {line}: the key {key:?} is no {kind}: give another key_type", path.display());
+    let message =
+        format!("{}: line {line}: the key {key:?} is not of type {kind}: pass another key_type", path.display());
     let exception = || {
         let exception = py.import("ringreel.recordio")?.getattr("RecordError")?.call1((message,))?;
         exception.setattr("path", path.to_string_lossy())?;

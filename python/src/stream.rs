@@ -1,4 +1,4 @@
-//! One sample after the other, for one worker.
+//! A stream: one sample after the other, for one worker.
 
 use crate::config::Config;
 use crate::detached::{Listeners, Stop, Tell, time_limit};
@@ -16,20 +16,20 @@ use ringreel::{Error, StreamOptions};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What a signal handler may do in the middle of a call.
-const ADVICE: &str = "can call state_dict and close, and read epochs and run, but not ask for the next sample";
+/// What a signal handler can do in the middle of a call.
+const ADVICE: &str = "can call state_dict and close, and read epochs and run, but not request the next sample";
 
 /// A stream that opens its ring when it is first used.
 struct Lazy {
     config: ringreel::Config,
     options: StreamOptions,
-    /// Whether each sample gets memory of its own, to be written into.
+    /// Whether each sample gets private, writable memory.
     own: bool,
     stream: Option<ringreel::Stream>,
 }
 
 impl Lazy {
-    /// The stream. Waits for a ring and its first sample.
+    /// Returns the stream. The first call opens the ring, and waits for its first sample.
     fn open(&mut self, stop: Stop<'_>, tell: Tell<'_>) -> ringreel::Result<&mut ringreel::Stream> {
         let stream = match self.stream.take() {
             Some(stream) => stream,
@@ -46,17 +46,17 @@ impl Lazy {
 /// A stream of samples.
 #[pyclass(frozen, module = "ringreel._ringreel")]
 pub struct Stream {
-    /// The snapshot is None until the ring is open.
+    /// The stream. Its snapshot is None until the ring is open.
     stream: OwnProcess<Exclusive<Lazy, Option<Position>>>,
     closed: AtomicBool,
 }
 
-/// An item: a sample, the error of one that could not be read, or both, where one was put into its place.
+/// An item: a sample, the error of a sample that could not be read, or both if another sample replaced it; and whether
+/// the sample is a padding sample.
 type Given<'py> = (Option<Handed<'py>>, bool, Option<Bound<'py, PyAny>>);
 
 impl Stream {
-    /// Does `work` on the open stream, without the GIL. Returns None if the stream is closed during
-    /// the call.
+    /// Runs `work` on the open stream without the GIL. Returns None if the stream is closed during the call.
     fn with<T: Send>(
         &self,
         py: Python<'_>,
@@ -80,7 +80,7 @@ impl Stream {
 
 #[pymethods]
 impl Stream {
-    /// A stream that opens nothing yet. `options` are those of `ringreel.Ring.stream`, by name.
+    /// Returns a stream that opens the ring when it is first used. The options are those of `ringreel.Ring.stream`.
     #[new]
     #[pyo3(signature = (config, *, worker, workers, shuffle, seed, equal, pad_value, epochs, goes_on, repeat, timeout,
                         prefetch_bytes, threads, run, replay, own=false))]
@@ -126,8 +126,8 @@ impl Stream {
         Ok(Stream { stream: OwnProcess::new(stream), closed: AtomicBool::new(false) })
     }
 
-    /// The next item: (sample or None, whether it is a padding sample, DamagedSampleError or None); None at
-    /// the end, and once the stream is closed.
+    /// Returns the next item: (sample or None, whether it is a padding sample, DamagedSampleError or None). Returns
+    /// None at the end, and once the stream is closed.
     #[pyo3(signature = (tell=None))]
     fn next<'py>(&self, py: Python<'py>, tell: Option<Py<PyAny>>) -> PyResult<Option<Given<'py>>> {
         let next = self.with(py, tell, |stream, stop, tell| {
@@ -146,31 +146,30 @@ impl Stream {
         Ok(Some((sample, is_padding, error.map(raised))))
     }
 
-    /// Ends a call that waits, in this thread or another one.
+    /// Closes the stream. Ends a call that waits, in this thread or another one.
     fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
     }
 
-    /// Epochs that were finished when the last call returned.
+    /// The number of epochs that were completed when the last call returned.
     #[getter]
     fn epochs(&self) -> PyResult<u64> {
         Ok(self.position()?.map_or(0, |position| position.epochs()))
     }
 
-    /// Generations that KEEP covers and whose directories were missing.
+    /// The generations that KEEP covers and whose directories were missing.
     #[getter]
     fn missing(&self) -> PyResult<Vec<u64>> {
         Ok(self.position()?.map_or_else(Vec::new, |position| position.missing()))
     }
 
-    /// The name of its run; None until the ring is open.
+    /// The name of the stream's run, or None until the ring is open.
     #[getter]
     fn run(&self) -> PyResult<Option<String>> {
         Ok(self.position()?.map(|position| position.run().to_owned()))
     }
 
-    /// Takes its place in its run, so that the state says where it begins. Does nothing while a
-    /// call is under way.
+    /// Joins the run, so that the state says where the stream starts. Does nothing while another call is running.
     #[pyo3(signature = (tell=None))]
     fn prepare(&self, py: Python<'_>, tell: Option<Py<PyAny>>) -> PyResult<()> {
         if self.stream.get("stream")?.is_used() {
@@ -179,14 +178,14 @@ impl Stream {
         self.with(py, tell, |stream, _, _| stream.prepare().map(Some)).map(drop)
     }
 
-    /// Where it was when the last call returned, as JSON text; None until the ring is open.
+    /// Returns the position when the last call returned, as JSON text, or None until the ring is open.
     fn state(&self) -> PyResult<Option<String>> {
         let Some(position) = self.position()? else { return Ok(None) };
         let state = serde_json::to_string(&position.state());
         state.map(Some).map_err(|error| errors::defect(&format!("a state as JSON: {error}")))
     }
 
-    /// Goes on from a state, or from the states of all workers, each as JSON text.
+    /// Continues from a state, or from the states of all workers, each as JSON text.
     #[pyo3(signature = (states, tell=None))]
     fn load(&self, py: Python<'_>, states: Vec<String>, tell: Option<Py<PyAny>>) -> PyResult<()> {
         let parse = |text: &String| serde_json::from_str::<State>(text);
@@ -194,7 +193,7 @@ impl Stream {
             .iter()
             .map(parse)
             .collect::<Result<_, _>>()
-            .map_err(|error| PyValueError::new_err(format!("this is no state of a stream: {error}")))?;
+            .map_err(|error| PyValueError::new_err(format!("state: expected the state of a stream: {error}")))?;
         let loaded = self.with(py, tell, |stream, _, _| match &states[..] {
             [state] => stream.load(state).map(Some),
             states => stream.load_all(states).map(Some),

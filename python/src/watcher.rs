@@ -1,4 +1,4 @@
-//! Looking at a ring again and again: what monitoring wants of it, as JSON text.
+//! Observes a ring for monitoring, as JSON text.
 
 use crate::config::Config;
 use crate::detached::Listeners;
@@ -8,7 +8,7 @@ use crate::{errors, logging};
 use pyo3::prelude::*;
 use ringreel_ops::metrics;
 
-/// One who looks at a ring, and takes no part in it.
+/// An observer of a ring, which reads it only.
 #[pyclass(frozen, module = "ringreel._ringreel")]
 pub struct Watcher {
     watcher: OwnProcess<Exclusive<ringreel_ops::monitor::Watcher, ()>>,
@@ -17,20 +17,20 @@ pub struct Watcher {
 
 #[pymethods]
 impl Watcher {
-    /// One who remembers the last `swaps`. Opens nothing.
+    /// Returns an observer that remembers the last `swaps` swaps. Does not open the ring.
     #[new]
     fn new(config: &Bound<'_, Config>, swaps: usize) -> Watcher {
         let config = config.get().inner.clone();
         let name = config.name.clone();
         let watcher = ringreel_ops::monitor::Watcher::new(config, swaps);
-        let watcher = Exclusive::new("watcher", "cannot look at the ring again", watcher, |_| ());
+        let watcher = Exclusive::new("watcher", "cannot observe the ring again", watcher, |_| ());
         Watcher { watcher: OwnProcess::new(watcher), name }
     }
 
-    /// What is to be seen now, as JSON text: the metrics, with `interval` as Wirehead's `poll_interval`; and the swaps
-    /// that are remembered, as Wirehead's logs.
+    /// Returns the ring's metrics, with `interval` as Wirehead's `poll_interval`, and the remembered swaps as
+    /// Wirehead's logs, both as JSON text.
     ///
-    /// Raises RingNotFoundError when there is no ring (yet), and what else a look may meet.
+    /// Raises RingNotFoundError if the ring does not exist, and the errors of reading the ring.
     fn look(&self, py: Python<'_>, interval: f64) -> PyResult<(String, String)> {
         logging::forward();
         let watcher = self.watcher.get("watcher")?;

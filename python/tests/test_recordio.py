@@ -310,7 +310,7 @@ def test_keys_have_the_requested_type(tmp_path):
     assert file.keys == ["cat", "7", "x y", "-1"] and file.read_idx("x y") == b"x y"
     assert len(list(MXRecordIO(rec, "r"))) == 4
     with pytest.raises(
-        RecordError, match=r"a\.idx: line 1: the key \"cat\" is no int: give another"
+        RecordError, match=r"a\.idx: line 1: the key \"cat\" is not of type int: pass another"
     ) as caught:
         MXIndexedRecordIO(idx, rec, "r")
     assert isinstance(caught.value.__cause__, ValueError)

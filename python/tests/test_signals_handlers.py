@@ -73,7 +73,7 @@ def test_handlers_can_query_a_generator_that_commits(config, script, last):
     until_it_waits(keys)
     process.child.send_signal(signal.SIGUSR1)
     process.wait_for("saved", 60)
-    assert "saved 5 5 refused: a call of this generator is under way in this thread" in process.said
+    assert "saved 5 5 refused: a call of this generator is running in this thread" in process.said
     process.child.send_signal(signal.SIGTERM)
     assert process.end(seconds=60) == 0, process.said
     assert "ending 5" in process.said and "raised" not in process.said
@@ -89,7 +89,7 @@ def test_handlers_can_query_a_generator_that_waits_for_room(config, script):
     process.child.send_signal(signal.SIGUSR1)
     process.wait_for("saved", 60)
     wrote = process.said.count("wrote")
-    assert f"saved {wrote} {wrote} refused: a call of this generator is under way in this thread" in process.said
+    assert f"saved {wrote} {wrote} refused: a call of this generator is running in this thread" in process.said
     process.child.send_signal(signal.SIGTERM)
     assert process.end(seconds=60) == 0, process.said
     assert process.said.count("wrote") == wrote and "raised a signal handler finished this generator" in process.said
@@ -135,7 +135,7 @@ def test_handlers_can_query_a_waiting_stream(filled, script):
     until_it_reads(ring)
     process.child.send_signal(signal.SIGUSR1)
     process.wait_for("saved", 60)
-    assert "saved 0 refused: a call of this stream is under way in this thread" in process.said
+    assert "saved 0 refused: a call of this stream is running in this thread" in process.said
     state = state_in(process, "state")
     assert state == state_in(process, "read") and state["step"] == 4
     process.child.send_signal(signal.SIGTERM)
@@ -165,7 +165,7 @@ def test_handlers_can_query_a_mixture_of_a_waiting_stream(filled, script):
     until_it_reads(ring)
     process.child.send_signal(signal.SIGUSR1)
     process.wait_for("saved", 60)
-    assert "saved (4,) refused: a call of this stream is under way in this thread" in process.said
+    assert "saved (4,) refused: a call of this stream is running in this thread" in process.said
     state = state_in(process, "state")
     assert state == state_in(process, "read") and state["sources"][0]["step"] == 4
 
