@@ -264,11 +264,15 @@ class Ring:
         Returns:
             dict: The values that ``ringreel status`` shows. The main keys are:
 
-            - ``newest`` (int | None): number of the newest generation;
-            - ``swaps``, ``swap_ms_mean``: number of promotions, and their mean duration in milliseconds;
-            - ``samples_delivered``, ``samples_waiting``, ``samples_generated``: numbers of samples;
-            - ``samples_per_second`` (float), ``bytes`` (int): rate of generation, and size of the ring;
-            - ``generations``, ``writing``: the generations that exist, and those that fill;
+            - ``newest`` (int): number of the newest generation, 0 before the first;
+            - ``swaps`` (int): number of promotions;
+            - ``swap_ms_mean`` (float | None): mean time in milliseconds for which generators could not
+              commit at a promotion;
+            - ``samples_delivered``, ``samples_waiting``, ``samples_generated`` (int): samples that a
+              manifest lists, finished samples that no manifest lists yet, and their sum;
+            - ``samples_per_second`` (float | None), ``bytes`` (int): rate over the last promotions, and
+              size of the ring's segments;
+            - ``generations``, ``writing``: the readable generations, and the generation that fills;
             - ``manager``, ``managers``, ``generators``, ``readers``: the processes that take part;
             - ``quarantined``: number of segments in quarantine;
             - ``index``, ``index_away``: where the index is kept, and why it does not answer (None if it

@@ -60,7 +60,7 @@ class SwapLog(_Fields):
         swap_duration (float | None): Seconds for which the previous generation was the newest one. None
             for the first swap, if the previous manifest is gone, and if the clocks of two machines
             contradict the order of swaps.
-        swap_count (int): Number of the generation.
+        swap_count (int): Number of swaps up to this one, which is the generation's number.
         db_name (str): Name of the ring.
 
     Example:
@@ -91,14 +91,14 @@ class WireheadSnapshot(_Fields):
         fill_pct (float): How full the generation that fills is, in percent.
         is_swapping (bool): Whether a generation is being promoted.
         swap_lock_duration (None): Always None, because no lock is held during a swap.
-        swap_count (int): Number of the newest generation.
+        swap_count (int): Number of swaps.
         swap_timestamp (float | None): Time of the last swap, in seconds since 1970.
         swap_duration (float | None): Seconds for which the generation before was the newest one.
         time_since_last_swap (float | None): Seconds since the last swap.
         avg_swap_duration (float | None): Mean of ``swap_duration`` over the known swaps, in seconds.
-        samples_per_s (float): Samples generated per second.
+        samples_per_s (float): Samples finished per second.
         swaps_per_s (float): Swaps per second.
-        write_mb_per_s (float): MiB written per second.
+        write_mb_per_s (float): MiB added to generations per second.
         write_docs (int): Samples in the generation that fills.
         write_size_mb (float): Size of the generation that fills.
         read_docs (int): Samples in the newest generation.
@@ -107,7 +107,7 @@ class WireheadSnapshot(_Fields):
         db_name (str): Name of the ring.
         poll_interval (float): Seconds between two snapshots.
         timestamp (float): Time of the snapshot, in seconds since 1970.
-        recent_swaps (list[SwapLog]): The last swaps.
+        recent_swaps (list[SwapLog]): The last ten swaps.
 
     Example:
         >>> from ringreel.wirehead import WireheadLogger

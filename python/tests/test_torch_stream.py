@@ -105,7 +105,7 @@ def test_invalid_arguments_are_refused_at_once(ring_of):
     for options, why in [
         ({"equal": "x"}, "equal"),
         ({"rank": 2, "world_size": 2}, "rank: expected 0 or more and less than world_size=2, found 2"),
-        ({"rank": 1}, "together"),
+        ({"rank": 1}, "rank and world_size: expected both or neither"),
         ({"epochs": -1}, "epochs"),
         ({"run": "a", "replay": "b"}, "run and replay"),
         ({"parts": ["x"]}, "no part 'x'"),
