@@ -76,7 +76,7 @@ def test_buffer_has_the_requested_size_and_never_more():
             assert source.read == min(40, given + buffer - 1), (shuffle, batch, buffer)
 
 
-def test_items_move_at_most_by_the_buffer_size():
+def test_items_come_at_most_buffer_size_minus_1_places_early():
     seen = collections.defaultdict(set)
     for seed in range(300):
         for place, item in enumerate(flat(StreamLoader(range(10), 1, 3, True, seed))):

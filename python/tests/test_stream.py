@@ -72,7 +72,7 @@ WORKERS = (1, 2, 4)  # a loader without workers reads as one worker
 
 
 def shares_of_rank(rank, ring, equal, epochs):
-    """Reads all workers of all ranks, for each number of ranks and workers, shuffled and not."""
+    """Reads the shares of a rank's workers, for each number of ranks and workers, shuffled and not."""
     found = {}
     for world in [world for world in WORLDS if rank < world]:
         for workers in WORKERS:

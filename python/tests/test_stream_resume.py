@@ -54,12 +54,12 @@ def rings(tmp_path_factory):
 
 
 def identity(stream, sample):
-    """Returns a sample's number and position."""
+    """Returns what identifies a sample in a run: the number of the epoch, its id, its place, and whether it is padding."""
     return [stream.state_dict()["number"], sample.sample_id, sample.generation, sample.position, sample.is_padding]
 
 
 def in_turn(streams):
-    """Returns pairs of the number of the stream and the sample."""
+    """Reads the streams in turn. Yields pairs of the number of the stream and the sample."""
     left = list(streams)
     while left:
         for stream in list(left):
@@ -357,7 +357,7 @@ def test_mismatched_states_are_refused(rings):
     stream.load_state_dict({})
     stream.load_state_dict([])
     assert numbers([next(stream)]) == [0]
-    stream.load_state_dict(states)  # each worker's own state among all
+    stream.load_state_dict(states)  # uses the state of its own worker
     assert numbers([next(stream)]) == [2]
 
 

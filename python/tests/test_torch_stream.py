@@ -272,7 +272,7 @@ def test_complete_loop_follows_an_abandoned_one(ring_of, workers, persistent):
 
 
 class Late:
-    """The second worker gets no sample in the first loop."""
+    """Delays the second worker, so that it gets no sample in the first loop."""
 
     def __init__(self, path):
         self.path = path
