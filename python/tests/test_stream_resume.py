@@ -54,7 +54,7 @@ def rings(tmp_path_factory):
 
 
 def identity(stream, sample):
-    """Returns what identifies a sample in a run: the number of the epoch, its id, its place, and whether it is padding."""
+    """Returns what identifies a sample in a run: number of the epoch, id, place, and padding flag."""
     return [stream.state_dict()["number"], sample.sample_id, sample.generation, sample.position, sample.is_padding]
 
 
