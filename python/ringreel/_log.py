@@ -13,7 +13,7 @@ _FORMAT = "%(asctime)s %(levelname)s %(message)s"
 
 
 class _UtcFormatter(logging.Formatter):
-    """Formats times as the command ``ringreel`` does: UTC, ISO 8601, milliseconds."""
+    """A formatter with the times of the command ``ringreel``: UTC, ISO 8601, milliseconds."""
 
     converter = staticmethod(time.gmtime)
     default_time_format = "%Y-%m-%dT%H:%M:%S"
@@ -21,7 +21,7 @@ class _UtcFormatter(logging.Formatter):
 
 
 class Waiting:
-    """Logs what a call waits for: at first as information, then about every 20 s as a warning.
+    """A function that logs what a call waits for: first as information, then about every 20 s as a warning.
 
     So a script without any logging configuration still shows why it seems to hang. In a process of
     ``multiprocessing`` it raises RuntimeError once the parent has exited, because a worker must not wait

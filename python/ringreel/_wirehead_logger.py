@@ -143,7 +143,9 @@ class WireheadSnapshot(_Fields):
 
 
 class WireheadLogger:
-    """Writes a ring's swaps, or snapshots of its state, as lines of JSON. Reads the ring only.
+    """A writer of a ring's swaps, or of snapshots of its state, as lines of JSON.
+
+    It only reads the ring.
 
     Args:
         config_path (str | os.PathLike | Mapping): Path of the configuration, or a dict.

@@ -131,7 +131,7 @@ class WireheadManager:
 
 
 class WireheadGenerator:
-    """Writes the samples that a generator yields into the ring.
+    """A generator of a ring, which writes the samples that an iterable yields.
 
     Args:
         generator (Iterable): The samples: tuples of arrays in the order of ``SAMPLE``, or what
