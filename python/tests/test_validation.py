@@ -70,7 +70,7 @@ def test_validation_waits_until_all_its_samples_are_readable(ring):
     with pytest.raises(ringreel.RingTimeoutError, match="a ring at"):
         len(ring.validation(timeout=0.01))
     add(ring, numbered(4))
-    with pytest.raises(ringreel.RingTimeoutError, match="the 6 samples that .* holds out: 4 are readable"):
+    with pytest.raises(ringreel.RingTimeoutError, match="the 6 held-out samples of .*: 4 are readable"):
         ring.validation(timeout=0.01)[0]
     with pytest.raises(ringreel.RingTimeoutError, match="beyond the 6 that are held out"):
         len(ring.dataset(timeout=0.01))
@@ -86,7 +86,9 @@ def test_ring_without_validation_is_an_error(filled):
 def test_different_validation_in_the_configuration_is_refused(ring, config):
     add(ring, numbered(8))
     for other in (5, 0):
-        with pytest.raises(ringreel.RingMismatchError, match=f"made with VALIDATION 6, but the configuration has VALIDATION {other}"):
+        with pytest.raises(
+            ringreel.RingMismatchError, match=f"made with VALIDATION 6, but the configuration has VALIDATION {other}"
+        ):
             len(ringreel.Ring(config(VALIDATION=other)).validation())
     assert numbers(ringreel.Ring(config()).validation()) == [0, 1, 2, 3, 4, 5]
 
