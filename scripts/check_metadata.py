@@ -2,7 +2,8 @@
 """Check that all files agree on the version, the date, the address of the repository, and the requirements.
 
 The root Cargo.toml has the values: `[workspace.package]`, and the section of the version in CHANGELOG.md for the date.
-This script prints each file that disagrees, and exits with status 1 if there are any. `--tag vX.Y.Z` also compares a tag.
+This script prints each file that disagrees, and exits with status 1 if there are any. `--tag vX.Y.Z` also compares a
+tag.
 """
 
 import re
