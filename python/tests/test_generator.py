@@ -117,9 +117,7 @@ def test_samples_removed_by_hand_do_not_wait(config):
         generator.write((0,))
         for path in glob.glob(os.path.join(keys["RING"], "**", "*.rec"), recursive=True):
             os.remove(path)
-        with pytest.raises(
-            ringreel.RingreelError, match="is missing and no manifest lists it"
-        ):
+        with pytest.raises(ringreel.RingreelError, match="is missing and no manifest lists it"):
             for n in range(10):
                 generator.write((n,))
         summary = generator.finish(promote=True)
