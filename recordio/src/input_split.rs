@@ -6,6 +6,7 @@
 //! | `chunk` | several records at once, and prefetch |
 //! | `files` | which files, in which order, and where their concatenation is cut |
 //! | `count` | equal numbers of records: from indexes, or by a pass over the headers |
+//! | `places` | where the records of a part are, for access in any order |
 //! | `window` | frames and records of one file, and the search for the next record |
 //!
 //! `format/RECORDIO.md` has the rules: which split a record belongs to, what counts as damage, and which split
@@ -17,6 +18,8 @@
 mod chunk;
 mod count;
 mod files;
+#[cfg(feature = "images")]
+pub(crate) mod places;
 mod window;
 
 pub use chunk::Chunk;

@@ -1,0 +1,188 @@
+//! Batches, and the threads that fill them.
+//!
+//! A batch is filled by all threads at once, each of which takes the next slot that is free. Threads live for one batch:
+//! to start one takes some ten microseconds, a batch some ten milliseconds. So no thread needs a lock but for taking a
+//! slot, and the compiler sees that each slot is written by one thread.
+
+use super::order::{Epoch, Order};
+use super::pipeline::{Target, Workspace};
+use super::{Element, ImageOptions, Shared};
+use ringreel::error::{Error, Result};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The pixels of a batch.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Pixels {
+    /// Bytes as they were decoded.
+    U8(Vec<u8>),
+    /// Normalised numbers.
+    F32(Vec<f32>),
+}
+
+impl Pixels {
+    /// The memory, in the machine's byte order.
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Pixels::U8(bytes) => bytes,
+            Pixels::F32(numbers) => bytemuck::cast_slice(numbers),
+        }
+    }
+}
+
+/// The images of one step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Batch {
+    /// `batch_size` images, in the layout of the options.
+    pub pixels: Pixels,
+    /// `label_width` labels of each image.
+    pub labels: Vec<f32>,
+    /// The id in the header of each image's record.
+    pub ids: Vec<u64>,
+    /// How many of the last slots do not belong to the epoch: images of the next one, or zeros.
+    pub pad: usize,
+}
+
+impl Default for Batch {
+    fn default() -> Batch {
+        Batch { pixels: Pixels::U8(Vec::new()), labels: Vec::new(), ids: Vec::new(), pad: 0 }
+    }
+}
+
+impl Batch {
+    /// Makes room for `images` images, in the memory that it has where that fits.
+    pub(super) fn reshape(&mut self, options: &ImageOptions, images: usize) {
+        let elements = images * options.shape.iter().product::<usize>();
+        match (&mut self.pixels, options.element) {
+            (Pixels::U8(bytes), Element::U8) => bytes.resize(elements, 0),
+            (Pixels::F32(numbers), Element::F32) => numbers.resize(elements, 0.0),
+            (pixels, Element::U8) => *pixels = Pixels::U8(vec![0; elements]),
+            (pixels, Element::F32) => *pixels = Pixels::F32(vec![0.0; elements]),
+        }
+        self.labels.resize(images * options.label_width, 0.0);
+        self.ids.resize(images, 0);
+        self.pad = 0;
+    }
+}
+
+/// The slots of a batch's pixels, each of `size` elements.
+pub(super) fn pixels_of(pixels: &mut Pixels, size: usize) -> Box<dyn Iterator<Item = Target<'_>> + '_> {
+    match pixels {
+        Pixels::U8(bytes) => Box::new(bytes.chunks_exact_mut(size).map(Target::U8)),
+        Pixels::F32(numbers) => Box::new(numbers.chunks_exact_mut(size).map(Target::F32)),
+    }
+}
+
+/// One image that is to be made.
+struct Job<'a> {
+    slot: usize,
+    round: u64,
+    index: usize,
+    pixels: Target<'a>,
+    labels: &'a mut [f32],
+    id: &'a mut u64,
+}
+
+/// Makes the batches of one epoch.
+pub(super) struct Filler {
+    shared: Arc<Shared>,
+    order: Order,
+    options: ImageOptions,
+    epoch: Epoch,
+    next: u64,
+    /// The orders of two rounds at most.
+    rounds: Vec<(u64, Vec<usize>)>,
+    spaces: Vec<Workspace>,
+}
+
+impl Filler {
+    pub(super) fn new(shared: Arc<Shared>, epoch: Epoch) -> Filler {
+        let (order, options) = (shared.order, shared.options.clone());
+        let mut spaces = Vec::new();
+        spaces.resize_with(options.threads.max(1), Workspace::default);
+        Filler { shared, order, options, epoch, next: 0, rounds: Vec::new(), spaces }
+    }
+
+    /// The same with another order, and batches of other numbers.
+    pub(super) fn with(self, order: Order, options: &ImageOptions) -> Filler {
+        Filler { order, options: options.clone(), ..self }
+    }
+
+    /// Makes the next batch. False at the end of the epoch.
+    ///
+    /// # Errors
+    /// That of the first image that has one. The next call makes the batch behind.
+    pub(super) fn fill(&mut self, batch: &mut Batch) -> Result<bool> {
+        if self.next >= self.epoch.batches {
+            return Ok(false);
+        }
+        let number = self.next;
+        self.next += 1;
+        batch.reshape(&self.options, self.options.batch_size);
+        batch.pad = if self.next == self.epoch.batches { self.epoch.padding } else { 0 };
+        let jobs = self.jobs(number, batch);
+        let (jobs, failure) = (Mutex::new(jobs.into_iter()), Mutex::new(None));
+        let shared = &*self.shared;
+        let (own, others) = self.spaces.split_at_mut(1);
+        std::thread::scope(|scope| {
+            for space in others {
+                let worker = std::thread::Builder::new().name("decode".to_owned());
+                // Where the system has no thread to give, the others do the work.
+                let _ = worker.spawn_scoped(scope, || work(shared, &jobs, &failure, space));
+            }
+            own.iter_mut().for_each(|space| work(shared, &jobs, &failure, space));
+        });
+        match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some((_, error)) => Err(error),
+            None => Ok(true),
+        }
+    }
+
+    /// The images of batch `number`. Slots that stay empty are filled with zeros.
+    fn jobs<'a>(&mut self, number: u64, batch: &'a mut Batch) -> Vec<Job<'a>> {
+        let size = self.options.shape.iter().product();
+        let labels = batch.labels.chunks_exact_mut(self.options.label_width);
+        let slots = pixels_of(&mut batch.pixels, size).zip(labels).zip(&mut batch.ids).enumerate();
+        let mut jobs = Vec::with_capacity(self.options.batch_size);
+        for (slot, ((pixels, labels), id)) in slots {
+            let Some(found) = self.order.slot(self.epoch, number, slot) else {
+                match pixels {
+                    Target::U8(bytes) => bytes.fill(0),
+                    Target::F32(numbers) => numbers.fill(0.0),
+                }
+                labels.fill(0.0);
+                *id = 0;
+                continue;
+            };
+            if !self.rounds.iter().any(|(round, _)| *round == found.round) {
+                self.rounds.truncate(1);
+                self.rounds.insert(0, (found.round, self.order.round(found.round)));
+            }
+            let order = self.rounds.iter().find(|(round, _)| *round == found.round);
+            let index = order.map_or(0, |(_, order)| order[found.position]);
+            jobs.push(Job { slot, round: found.round, index, pixels, labels, id });
+        }
+        jobs
+    }
+}
+
+/// Makes images until no slot is left.
+fn work<'a>(
+    shared: &Shared,
+    jobs: &Mutex<impl Iterator<Item = Job<'a>>>,
+    failure: &Mutex<Option<(usize, Error)>>,
+    space: &mut Workspace,
+) {
+    loop {
+        let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let Some(Job { slot, round, index, pixels, labels, id }) = job else { return };
+        match shared.image(index, round, space, pixels, labels) {
+            Ok(found) => *id = found,
+            Err(error) => {
+                let mut failure = failure.lock().unwrap_or_else(PoisonError::into_inner);
+                if failure.as_ref().is_none_or(|(first, _)| slot < *first) {
+                    *failure = Some((slot, error));
+                }
+            }
+        }
+    }
+}
