@@ -7,6 +7,7 @@
 //! | [`meta`] | meta maps to and from Python's values |
 //! | [`generator`], [`manager`], [`reader`], [`stream`] | the roles, and the status |
 //! | [`watcher`] | observes a ring, for monitoring |
+//! | [`image`] | batches of images out of RecordIO files |
 //! | [`recordio`] | plain RecordIO files |
 //! | [`errors`] | converts each error into the matching exception |
 //! | [`detached`] | work without the GIL that signals can interrupt |
@@ -33,6 +34,7 @@ mod exclusive;
 mod forked;
 mod generator;
 mod ids;
+mod image;
 mod interpreter;
 mod logging;
 mod manager;
@@ -55,6 +57,8 @@ mod _ringreel {
     use crate::generator::Generator;
     #[pymodule_export]
     use crate::ids::SampleIds;
+    #[pymodule_export]
+    use crate::image::{ImageBatches, ImageEpoch, ImageReader};
     #[pymodule_export]
     use crate::manager::run_manager;
     #[pymodule_export]

@@ -64,6 +64,9 @@ pub struct ImageSource {
     pub labels: Option<PathBuf>,
     /// Which part of the records.
     pub part: Share,
+    /// Whether all parts have the same number of records, and up to one record less than there are parts is left out.
+    /// Otherwise parts are cut as MXNet cuts them: by records where there is an index, else by bytes.
+    pub is_equal: bool,
 }
 
 /// What batches are made of images.
@@ -170,7 +173,7 @@ impl ImageOptions {
 /// for id in 0..5 {
 ///     writer.write(&image::encode(id, 0, &[id as f32], &png))?;
 /// }
-/// let source = ImageSource { records: vec![path], index: None, labels: None, part: Share::ALL };
+/// let source = ImageSource { records: vec![path], index: None, labels: None, part: Share::ALL, is_equal: false };
 /// let reader = ImageReader::open(&source, ImageOptions::new([3, 28, 28], 2))?;
 /// let mut labels = Vec::new();
 /// for batch in reader.epoch(reader.first_epoch())? {
@@ -221,7 +224,7 @@ impl ImageReader {
     /// Options that cannot be used; files that cannot be read, or are no files of records, indexes or lists.
     pub fn open(source: &ImageSource, options: ImageOptions) -> Result<ImageReader> {
         options.check().map_err(Error::Sample)?;
-        let places = Places::list(&source.records, source.index.as_deref(), source.part)?;
+        let places = Places::list(&source.records, source.index.as_deref(), source.part, source.is_equal)?;
         let labels = source.labels.as_deref().map(|path| labels_of(path, options.label_width)).transpose()?;
         let Augment { geometry, colour, normalise } = options.augment.clone();
         let [channels, height, width] = options.shape;

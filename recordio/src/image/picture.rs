@@ -94,7 +94,7 @@ pub(super) fn decode(content: &[u8], channels: usize, out: &mut Picture) -> Resu
         3 => out.data = decoded.into_rgb8().into_raw(),
         _ if decoded.color().has_color() => {
             let rgb = decoded.into_rgb8();
-            out.data = rgb.pixels().map(|pixel| grey(pixel.0)).collect();
+            out.data = rgb.pixels().map(|pixel| grey_of_png(pixel.0)).collect();
         }
         _ => out.data = decoded.into_luma8().into_raw(),
     }
@@ -105,6 +105,11 @@ pub(super) fn decode(content: &[u8], channels: usize, out: &mut Picture) -> Resu
 /// The brightness of a pixel, 0.299 R + 0.587 G + 0.114 B, rounded as OpenCV does it.
 pub(super) fn grey([red, green, blue]: [u8; 3]) -> u8 {
     ((u32::from(red) * 4899 + u32::from(green) * 9617 + u32::from(blue) * 1868 + (1 << 13)) >> 14) as u8
+}
+
+/// The same, rounded as libpng does it for OpenCV: down.
+fn grey_of_png([red, green, blue]: [u8; 3]) -> u8 {
+    ((u32::from(red) * 9797 + u32::from(green) * 19234 + u32::from(blue) * 3737) >> 15) as u8
 }
 
 fn decode_jpeg(content: &[u8], channels: usize, out: &mut Picture) -> Result<(), String> {

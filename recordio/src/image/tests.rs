@@ -21,7 +21,7 @@ fn file(dir: &Path, count: u64) -> PathBuf {
 }
 
 fn source(path: &Path) -> ImageSource {
-    ImageSource { records: vec![path.to_owned()], index: None, labels: None, part: Share::ALL }
+    ImageSource { records: vec![path.to_owned()], index: None, labels: None, part: Share::ALL, is_equal: false }
 }
 
 fn random_options(threads: usize) -> ImageOptions {

@@ -2,7 +2,7 @@
 //!
 //! Parts are cut as dmlc-core cuts them, to the byte: with an index into runs of `ceil(records / parts)` records, without
 //! one into runs of `ceil(bytes / parts)` bytes, rounded up to a multiple of 4. A record belongs to the part in which it
-//! begins.
+//! begins. Equal parts have `records / parts` records each, rounded down: the last records of all belong to no part.
 
 use super::count::IndexLines;
 use super::files::{self, Source};
@@ -31,19 +31,26 @@ pub(crate) struct Places {
 
 impl Places {
     /// The records of part `part` of the files that `paths` name, in the order of the files. `index`: the `.idx` file of
-    /// the only file; none: the headers of all frames of the part are read.
+    /// the only file; none: the headers of all frames of the part are read. `is_equal`: whether all parts have the same
+    /// number of records.
     ///
     /// # Errors
     /// As [`super::InputSplit::open`]; an index beside several files; an index with places behind the end of the file.
-    pub(crate) fn list(paths: &[PathBuf], index: Option<&Path>, part: Share) -> Result<Places> {
+    pub(crate) fn list(paths: &[PathBuf], index: Option<&Path>, part: Share, is_equal: bool) -> Result<Places> {
         let fs = Posix;
         let part = Share::new(part.rank, part.world)?;
         let resolve = |path: &Path| std::fs::canonicalize(path).map_err(|source| FsError::new("look at", path, source));
         let sources = files::list(&fs, paths, resolve)?;
-        let records = match index {
-            Some(index) => from_index(&fs, &sources, index, part)?,
-            None => from_headers(&fs, &sources, part)?,
+        let listed = if is_equal { Share::ALL } else { part };
+        let mut records = match index {
+            Some(index) => from_index(&fs, &sources, index, listed)?,
+            None => from_headers(&fs, &sources, listed)?,
         };
+        if is_equal {
+            let each = records.len() / part.world as usize;
+            records.truncate(each * (part.rank as usize + 1));
+            records.drain(..each * part.rank as usize);
+        }
         let open = |source: Source| Ok((source.path, fs.open(&source.real)?));
         Ok(Places { files: sources.into_iter().map(open).collect::<Result<_>>()?, records })
     }
@@ -120,11 +127,19 @@ mod tests {
         for parts in 1..8 {
             for index in [None, Some(&*idx)] {
                 let of = |rank| {
-                    Places::list(std::slice::from_ref(&path), index, Share::new(rank, parts).unwrap()).unwrap().records
+                    Places::list(std::slice::from_ref(&path), index, Share::new(rank, parts).unwrap(), false)
+                        .unwrap()
+                        .records
                 };
                 let all: Vec<Place> = (0..parts).flat_map(of).collect();
                 assert_eq!(all.iter().map(|place| place.at).collect::<Vec<_>>(), want);
                 assert!(all.windows(2).all(|pair| pair[0].end == pair[1].at));
+                for rank in 0..parts {
+                    let share = Share::new(rank, parts).unwrap();
+                    let part = Places::list(std::slice::from_ref(&path), index, share, true).unwrap().records;
+                    let each = 23 / parts as usize;
+                    assert_eq!(part, all[each * rank as usize..][..each]);
+                }
             }
         }
     }
