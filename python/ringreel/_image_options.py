@@ -176,7 +176,10 @@ _DEFAULTS: ImageOptions = {
 
 
 def arguments(
-    path_imgrec: _Path | Sequence[_Path], data_shape: Sequence[int], batch_size: int, options: ImageOptions
+    path_imgrec: _Path | Sequence[_Path],
+    data_shape: Sequence[int],
+    batch_size: int,
+    options: ImageOptions | dict[str, Any],
 ) -> dict[str, Any]:
     """The arguments of `_ringreel.ImageReader`.
 
@@ -190,8 +193,8 @@ def arguments(
     given: dict[str, Any] = {**_DEFAULTS, **options}
     if len(data_shape) != 3:
         raise ValueError(f"data_shape: expected channels, rows and columns, found {data_shape!r}")
-    single = isinstance(path_imgrec, str | os.PathLike)
-    given["path_imgrec"] = [os.fspath(path_imgrec)] if single else [os.fspath(path) for path in path_imgrec]
+    paths = [path_imgrec] if isinstance(path_imgrec, str | os.PathLike) else path_imgrec
+    given["path_imgrec"] = [os.fspath(path) for path in paths]
     for name in ("path_imgidx", "path_imglist", "mean_img"):
         given[name] = os.fspath(given[name]) if given[name] else None
     given["data_shape"] = [int(length) for length in data_shape]

@@ -47,9 +47,7 @@ class DataDesc(_DataDesc):
     dtype: Any
     layout: str
 
-    def __new__(
-        cls, name: str, shape: Sequence[int], dtype: Any = np.float32, layout: str = "NCHW"
-    ) -> "DataDesc":
+    def __new__(cls, name: str, shape: Sequence[int], dtype: Any = np.float32, layout: str = "NCHW") -> "DataDesc":
         made = super().__new__(cls, name, tuple(shape))
         made.dtype = dtype
         made.layout = layout
@@ -319,4 +317,5 @@ class ImageRecordDataset(Sequence[tuple[np.ndarray[Any, Any], Any]]):
 
 def _array(part: _ringreel.Part, dtype: Any) -> np.ndarray[Any, Any]:
     """The part as an array, without a copy."""
-    return np.ndarray(part.shape, dtype, buffer=part.writable())
+    memory: Any = part.writable()
+    return np.ndarray(part.shape, dtype, buffer=memory)

@@ -28,9 +28,10 @@ from ringreel._errors import ReclaimedError
 from ringreel._ring import Config, Ring
 from ringreel._sample import Sample
 from ringreel._torch_batches import collate, mark
+from ringreel._torch_images import ImageRecordStream
 from ringreel._torch_stream import RingStream
 
-__all__ = ["RingDataset", "RingStream", "collate"]
+__all__ = ["ImageRecordStream", "RingDataset", "RingStream", "collate"]
 
 # Number of attempts to read a sample whose generation is reclaimed between lookup and read.
 _TRIES = 10

@@ -1,4 +1,4 @@
-"""`ringreel.image` by itself: order, epochs, memory, errors, random choices. test_image_mxnet.py compares it with MXNet."""
+"""`ringreel.image` alone: order, epochs, memory, errors, random choices. test_image_mxnet.py compares it with MXNet."""
 
 import doctest
 import multiprocessing
@@ -90,10 +90,18 @@ def test_arrays_stay_as_they_are_and_may_be_written_into(path):
             batch.data[0][:] = -1
 
 
-RANDOM = dict(
-    shuffle=True, rand_crop=True, rand_mirror=True, brightness=0.2, contrast=0.2, saturation=0.2, random_h=10,
-    max_rotate_angle=10, pca_noise=0.05, seed=7,
-)  # fmt: skip
+RANDOM = {
+    "shuffle": True,
+    "rand_crop": True,
+    "rand_mirror": True,
+    "brightness": 0.2,
+    "contrast": 0.2,
+    "saturation": 0.2,
+    "random_h": 10,
+    "max_rotate_angle": 10,
+    "pca_noise": 0.05,
+    "seed": 7,
+}
 
 
 def test_random_choices_depend_on_seed_epoch_and_record_alone(path):
@@ -106,7 +114,8 @@ def test_random_choices_depend_on_seed_epoch_and_record_alone(path):
         return found
 
     def same(left, right):
-        return all(np.array_equal(a, b) for one, other in zip(left, right, strict=True) for a, b in zip(one, other))
+        pairs = zip(left, right, strict=True)
+        return all(np.array_equal(one[0], other[0]) and np.array_equal(one[1], other[1]) for one, other in pairs)
 
     first = pixels(preprocess_threads=1)
     assert same(first, pixels(preprocess_threads=3, prefetch_buffer=1))
@@ -168,7 +177,7 @@ def test_several_files_are_read_one_after_the_other(tmp_path):
 
 
 def test_mean_image_is_made_once_and_subtracted(path, tmp_path):
-    given = dict(data_shape=(3, 32, 32), batch_size=10, mean_img=tmp_path / "mean.bin")
+    given = {"data_shape": (3, 32, 32), "batch_size": 10, "mean_img": tmp_path / "mean.bin"}
     first = image.ImageRecordIter(path, **given).next().data[0].copy()
     plain = image.ImageRecordIter(path, (3, 32, 32), 10).next().data[0]
     assert np.abs(plain - plain.mean(0) - first).max() < 1e-3

@@ -1,0 +1,136 @@
+"""Images out of `.rec` files as an iterable dataset of batches, shared among ranks and loader workers."""
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
+import torch
+
+from ringreel import _image_options, _ringreel
+from ringreel._environment import rank_and_world
+from ringreel._image_options import ImageOptions
+from ringreel._ring import _placed
+from ringreel.image import _array
+
+if TYPE_CHECKING:  # with torch and without it, the checks of types see the same
+
+    class _Iterable:
+        pass
+else:
+    _Iterable = torch.utils.data.IterableDataset
+
+# Loader workers of one process, at most.
+_MOST_WORKERS = 1024
+
+_Path = str | os.PathLike[str]
+
+
+class ImageRecordStream(_Iterable):
+    """Batches of images out of `.rec` files: a `torch.utils.data.IterableDataset`.
+
+    It finds its rank (from `torch.distributed` if that is initialized, else from the environment) and the worker of a
+    `DataLoader`. Each worker of each rank reads a part of the records, and all parts have the same number of batches;
+    of all records, up to one less than there are parts is left out. Each iteration is one epoch. Pass it to a
+    `DataLoader` with ``batch_size=None``: batches are made here, in threads.
+
+    A batch is a pair of tensors: the images, and the labels as float32.
+
+    Args:
+        path_imgrec: A `.rec` file, a directory of some, or several of either.
+        data_shape: Channels (1, 3 or 4), rows and columns of an image.
+        batch_size: Images in a batch.
+        rank: The rank of this process, with `world_size`; None to find both.
+        world_size: The number of ranks.
+        **options: See `ringreel.image.ImageOptions`; not `num_parts` and `part_index`.
+
+    Raises:
+        TypeError: An unknown parameter.
+        ValueError: A parameter that cannot be used.
+
+    Examples:
+        >>> import os, tempfile
+        >>> import numpy as np
+        >>> from torch.utils.data import DataLoader
+        >>> from ringreel import recordio
+        >>> from ringreel.torch import ImageRecordStream
+        >>> path = os.path.join(tempfile.mkdtemp(), "train.rec")
+        >>> with recordio.MXRecordIO(path, "w") as out:
+        ...     for number in range(8):
+        ...         picture = np.full((40, 50, 3), 30 * number, np.uint8)
+        ...         _ = out.write(recordio.pack_img((0, number, number, 0), picture, img_fmt=".png"))
+        >>> dataset = ImageRecordStream(path, (3, 32, 32), 2, preprocess_threads=1)
+        >>> for images, labels in DataLoader(dataset, batch_size=None, num_workers=2):
+        ...     print(tuple(images.shape), labels.tolist())
+        (2, 3, 32, 32) [0.0, 1.0]
+        (2, 3, 32, 32) [4.0, 5.0]
+        (2, 3, 32, 32) [2.0, 3.0]
+        (2, 3, 32, 32) [6.0, 7.0]
+    """
+
+    def __init__(
+        self,
+        path_imgrec: _Path | Sequence[_Path],
+        data_shape: Sequence[int],
+        batch_size: int,
+        *,
+        rank: int | None = None,
+        world_size: int | None = None,
+        **options: Unpack[ImageOptions],
+    ) -> None:
+        given: dict[str, Any] = dict(options)
+        for name in ("num_parts", "part_index"):
+            if name in given:
+                raise TypeError(f"{name}: give rank and world_size instead, or neither to find them")
+        self._arguments = _image_options.arguments(path_imgrec, data_shape, batch_size, given)
+        self._arguments["equal_parts"] = True
+        self._share = None if rank is None and world_size is None else _placed(rank, world_size)
+        if self._share is not None and not 0 <= self._share[0] < self._share[1]:
+            raise ValueError(f"rank {rank} is not below the world size {world_size}: ranks count from 0")
+        # Wrong parameters are reported here, and not in a worker; and the mean image is that of all records.
+        _ringreel.ImageReader(self._arguments)
+        # The epoch that each worker reads next. Workers are new processes in each epoch, so the memory is shared.
+        self._epochs = torch.zeros(_MOST_WORKERS, dtype=torch.int64).share_memory_()
+
+    def set_epoch(self, epoch: int) -> None:
+        """Sets the epoch that is read next: a number, 0 or more. Without it each iteration continues with the next one.
+
+        Args:
+            epoch: Its number.
+        """
+        self._epochs.fill_(int(epoch))
+
+    def __getstate__(self) -> dict[str, Any]:
+        # In a spawned worker torch.distributed is not initialized.
+        return {**self.__dict__, "_share": self._placed()}
+
+    def _placed(self) -> tuple[int, int]:
+        """Rank and number of ranks of this process."""
+        if self._share is not None:
+            return self._share
+        distributed = torch.distributed
+        if distributed.is_available() and distributed.is_initialized():
+            return distributed.get_rank(), distributed.get_world_size()
+        return rank_and_world()
+
+    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+        rank, world_size = self._placed()
+        info = torch.utils.data.get_worker_info()
+        worker, workers = (0, 1) if info is None else (info.id, info.num_workers)
+        number = int(self._epochs[worker])
+        self._epochs[worker] = number + 1
+        reader = _ringreel.ImageReader(
+            {**self._arguments, "part_index": rank * workers + worker, "num_parts": world_size * workers}
+        )
+        epoch = reader.first_epoch()
+        while epoch.number < number:
+            epoch = reader.epoch_after(epoch, True)
+        return self._batches(reader.batches(epoch))
+
+    def _batches(self, batches: _ringreel.ImageBatches) -> Iterator[tuple[Any, Any]]:
+        width = self._arguments["label_width"]
+        dtype = np.dtype(self._arguments["dtype"])
+        while (found := batches.next()) is not None:
+            pixels, labels, _, _ = found
+            label = torch.from_numpy(_array(labels, np.float32))
+            yield torch.from_numpy(_array(pixels, dtype)), label[:, 0] if width == 1 else label
