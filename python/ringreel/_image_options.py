@@ -54,6 +54,16 @@ class ImageOptions(TypedDict, total=False):
         scale: Factor of all channels.
         max_random_contrast: Random contrast within 1 ± this.
         max_random_illumination: Random illumination within 0 ± this.
+        path_maskrec: A `.rec` file of segmentation masks, which take the geometric steps of their images: PNG files of
+            greys, or of numbers in a palette. Not MXNet's.
+        path_maskidx: Its `.idx` file. The key of a mask is the id in the header of its image.
+        mask_fill_value: The value of mask pixels that are not in the image.
+        max_objects: The labels are objects with boxes, at most so many of an image; 0: they are numbers. Each record
+            has the labels of MXNet's detection records: header length, object width, and for each object its class and
+            the left, upper, right and lower edge of its box, 0 to 1. A batch has the labels (batch_size, max_objects,
+            object_width), with the boxes after the geometric steps; rows of -1 follow the last object.
+        object_width: Numbers of an object.
+        min_eject_coverage: The share of its box that has to be left in the result for an object to be given.
         verbose, ctx, device_id: Taken and ignored.
     """
 
@@ -110,6 +120,12 @@ class ImageOptions(TypedDict, total=False):
     scale: float
     max_random_contrast: float
     max_random_illumination: float
+    path_maskrec: _Path | None
+    path_maskidx: _Path | None
+    mask_fill_value: int
+    max_objects: int
+    object_width: int
+    min_eject_coverage: float
     verbose: bool
     ctx: str
     device_id: int
@@ -169,10 +185,23 @@ _DEFAULTS: ImageOptions = {
     "scale": 1.0,
     "max_random_contrast": 0.0,
     "max_random_illumination": 0.0,
+    "path_maskrec": None,
+    "path_maskidx": None,
+    "mask_fill_value": 255,
+    "max_objects": 0,
+    "object_width": 5,
+    "min_eject_coverage": 0.3,
     "verbose": True,
     "ctx": "cpu",
     "device_id": 0,
 }
+
+
+def label_shape(given: dict[str, Any]) -> tuple[int, ...]:
+    """The shape of the labels of one image."""
+    if given["max_objects"] > 0:
+        return given["max_objects"], given["object_width"]
+    return () if given["label_width"] == 1 else (given["label_width"],)
 
 
 def arguments(
@@ -195,7 +224,7 @@ def arguments(
         raise ValueError(f"data_shape: expected channels, rows and columns, found {data_shape!r}")
     paths = [path_imgrec] if isinstance(path_imgrec, str | os.PathLike) else path_imgrec
     given["path_imgrec"] = [os.fspath(path) for path in paths]
-    for name in ("path_imgidx", "path_imglist", "mean_img"):
+    for name in ("path_imgidx", "path_imglist", "mean_img", "path_maskrec", "path_maskidx"):
         given[name] = os.fspath(given[name]) if given[name] else None
     given["data_shape"] = [int(length) for length in data_shape]
     given["batch_size"] = int(batch_size)

@@ -34,7 +34,7 @@ class ImageRecordStream(_Iterable):
     of all records, up to one less than there are parts is left out. Each iteration is one epoch. Pass it to a
     `DataLoader` with ``batch_size=None``: batches are made here, in threads.
 
-    A batch is a pair of tensors: the images, and the labels as float32.
+    A batch is a tuple of tensors: the images, the labels as float32, and the masks, if there are some.
 
     Args:
         path_imgrec: A `.rec` file, a directory of some, or several of either.
@@ -113,7 +113,7 @@ class ImageRecordStream(_Iterable):
             return distributed.get_rank(), distributed.get_world_size()
         return rank_and_world()
 
-    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
         rank, world_size = self._placed()
         info = torch.utils.data.get_worker_info()
         worker, workers = (0, 1) if info is None else (info.id, info.num_workers)
@@ -127,10 +127,13 @@ class ImageRecordStream(_Iterable):
             epoch = reader.epoch_after(epoch, True)
         return self._batches(reader.batches(epoch))
 
-    def _batches(self, batches: _ringreel.ImageBatches) -> Iterator[tuple[Any, Any]]:
-        width = self._arguments["label_width"]
-        dtype = np.dtype(self._arguments["dtype"])
+    def _batches(self, batches: _ringreel.ImageBatches) -> Iterator[tuple[Any, ...]]:
+        given = self._arguments
+        shape, dtype = _image_options.label_shape(given), np.dtype(given["dtype"])
         while (found := batches.next()) is not None:
-            pixels, labels, _, _ = found
-            label = torch.from_numpy(_array(labels, np.float32))
-            yield torch.from_numpy(_array(pixels, dtype)), label[:, 0] if width == 1 else label
+            pixels, labels, _, masks, _ = found
+            batch = [torch.from_numpy(_array(pixels, dtype))]
+            batch.append(torch.from_numpy(_array(labels, np.float32)).reshape(-1, *shape))
+            if masks is not None:
+                batch.append(torch.from_numpy(_array(masks, np.uint8)).reshape(-1, *given["data_shape"][1:]))
+            yield tuple(batch)

@@ -67,7 +67,8 @@ class DataBatch:
 
     Attributes:
         data: A list of one array of `batch_size` images.
-        label: A list of one array of float32: (batch_size,), or (batch_size, label_width) for several labels.
+        label: A list of an array of float32: (batch_size,), or (batch_size, label_width) for several labels, or
+            (batch_size, max_objects, object_width) for boxes. Masks follow: uint8, (batch_size, rows, columns).
         pad: How many of the last images do not belong to the epoch.
         index: The ids in the headers of the records.
         bucket_key: None.
@@ -159,10 +160,11 @@ class ImageRecordIter(Iterator[DataBatch]):
         channels, rows, columns = given["data_shape"]
         layout = given["layout"]
         shape = (channels, rows, columns) if layout == "NCHW" else (rows, columns, channels)
-        width = given["label_width"]
-        self._label_shape = (self.batch_size,) if width == 1 else (self.batch_size, width)
+        self._label_shape = (self.batch_size, *_image_options.label_shape(given))
         self._provide_data = [DataDesc(data_name, (self.batch_size, *shape), np.dtype(given["dtype"]).type, layout)]
         self._provide_label = [DataDesc(label_name, self._label_shape)]
+        if given["path_maskrec"]:
+            self._provide_label.append(DataDesc("mask", (self.batch_size, rows, columns), np.uint8, "NHW"))
 
     @property
     def provide_data(self) -> list[DataDesc]:
@@ -202,11 +204,13 @@ class ImageRecordIter(Iterator[DataBatch]):
         if found is None:
             self._batches, self._is_complete = None, True
             return False
-        pixels, labels, ids, pad = found
-        label = _array(labels, np.float32).reshape(self._label_shape)
+        pixels, labels, ids, masks, pad = found
+        label = [_array(labels, np.float32).reshape(self._label_shape)]
+        if masks is not None:
+            label.append(_array(masks, np.uint8).reshape(self._provide_label[1].shape))
         data = _array(pixels, self._provide_data[0].dtype)
         self._current = DataBatch(
-            [data], [label], pad, _array(ids, np.uint64), None, self._provide_data, self._provide_label
+            [data], label, pad, _array(ids, np.uint64), None, self._provide_data, self._provide_label
         )
         return True
 
@@ -248,7 +252,7 @@ class ImageRecordIter(Iterator[DataBatch]):
         return index
 
 
-class ImageRecordDataset(Sequence[tuple[np.ndarray[Any, Any], Any]]):
+class ImageRecordDataset(Sequence[tuple[Any, ...]]):
     """The images of `.rec` files by their position: a map-style dataset.
 
     It may be pickled, and used in forked children and by several threads.
@@ -290,7 +294,8 @@ class ImageRecordDataset(Sequence[tuple[np.ndarray[Any, Any], Any]]):
         return len(self._reader)
 
     def __getitem__(self, index: Any) -> Any:
-        """Image `index` and its label: a float, or an array of `label_width` labels.
+        """Image `index` and its label: a float, or an array of several labels, or of boxes; and its mask, if there are
+        masks.
 
         Args:
             index: The position of the record in this part; negative ones count from the end.
@@ -302,10 +307,13 @@ class ImageRecordDataset(Sequence[tuple[np.ndarray[Any, Any], Any]]):
         position = index.__index__()
         if not -len(self) <= position < len(self):
             raise IndexError(f"there is no image {position}: there are {len(self)}")
-        pixels, labels, _, _ = self._reader.item(position % len(self), self._epoch)
-        label = _array(labels, np.float32)[0]
-        image = _array(pixels, np.dtype(self._arguments["dtype"]))[0]
-        return image, float(label[0]) if len(label) == 1 else label
+        pixels, labels, _, masks, _ = self._reader.item(position % len(self), self._epoch)
+        shape = _image_options.label_shape(self._arguments)
+        label = _array(labels, np.float32).reshape(shape)
+        found = _array(pixels, np.dtype(self._arguments["dtype"]))[0], label if shape else float(label)
+        if masks is None:
+            return found
+        return *found, _array(masks, np.uint8).reshape(self._arguments["data_shape"][1:])
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_reader"}

@@ -13,14 +13,14 @@ use ringreel::read::shard::Share;
 use ringreel_recordio::Prefetch;
 use ringreel_recordio::image::{
     self, AffineRange, Augment, Batch, ColourJitter, Crop, Element, Geometry, ImageOptions, ImageSource, Interpolation,
-    Layout, MeanImage, Mirror, Normalise, Pixels,
+    Layout, MaskSource, MeanImage, Mirror, Normalise, Objects, Pixels,
 };
 use ringreel_recordio::prefetch::Prefetched;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Pixels, labels and ids of a batch, and how many of its last slots are padding.
-type Given = (Part, Part, Part, usize);
+/// Pixels, labels, ids and masks of a batch, and how many of its last slots are padding.
+type Given = (Part, Part, Part, Option<Part>, usize);
 
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
@@ -31,6 +31,9 @@ struct SourceArguments {
     part_index: u64,
     num_parts: u64,
     equal_parts: bool,
+    path_maskrec: Option<PathBuf>,
+    path_maskidx: Option<PathBuf>,
+    mask_fill_value: u8,
 }
 
 #[derive(FromPyObject)]
@@ -39,6 +42,9 @@ struct BatchArguments {
     data_shape: [usize; 3],
     batch_size: usize,
     label_width: usize,
+    max_objects: usize,
+    object_width: usize,
+    min_eject_coverage: f32,
     dtype: String,
     layout: String,
     round_batch: bool,
@@ -183,6 +189,11 @@ fn options_of(given: &Bound<'_, PyAny>, augment: Augment) -> PyResult<ImageOptio
         shape: batch.data_shape,
         batch_size: batch.batch_size,
         label_width: batch.label_width,
+        objects: (batch.max_objects > 0).then_some(Objects {
+            most: batch.max_objects,
+            width: batch.object_width,
+            min_coverage: batch.min_eject_coverage,
+        }),
         element: match batch.dtype.as_str() {
             "uint8" => Element::U8,
             "float32" => Element::F32,
@@ -240,7 +251,13 @@ impl ImageReader {
         let (augment, mean_path) = augment_of(arguments)?;
         let options = options_of(arguments, augment)?;
         let raise = |error| errors::raise(py, error);
+        let masks = match (source.path_maskrec, source.path_maskidx) {
+            (Some(records), Some(index)) => Some(MaskSource { records, index, fill: source.mask_fill_value }),
+            (None, None) => None,
+            _ => return Err(refused("path_maskrec", "path_maskidx beside it, whose keys are the ids of the images")),
+        };
         let source = ImageSource {
+            masks,
             records: source.path_imgrec,
             index: source.path_imgidx,
             labels: source.path_imglist,
@@ -366,8 +383,12 @@ fn given<B: HasBatch>(owner: Arc<B>, [a, b, c]: [u64; 3]) -> Given {
     let width = batch.labels.len() as u64 / images.max(1);
     let labels = batch.labels.iter().flat_map(|label| label.to_ne_bytes()).collect::<Vec<u8>>();
     let ids = batch.ids.iter().flat_map(|id| id.to_ne_bytes()).collect::<Vec<u8>>();
-    let pixels = Part::over(dtype.to_owned(), vec![images, a, b, c], Bytes::from_owner(PixelsOf(owner)), true);
+    let masks = (!batch.masks.is_empty()).then(|| {
+        let area = batch.masks.len() as u64 / images.max(1);
+        Part::over("u8".to_owned(), vec![images, area], Bytes::from(batch.masks.clone()), true)
+    });
     let labels = Part::over("f32".to_owned(), vec![images, width], Bytes::from(labels), true);
     let ids = Part::over("u64".to_owned(), vec![images], Bytes::from(ids), true);
-    (pixels, labels, ids, pad)
+    let pixels = Part::over(dtype.to_owned(), vec![images, a, b, c], Bytes::from_owner(PixelsOf(owner)), true);
+    (pixels, labels, ids, masks, pad)
 }

@@ -6,7 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
-from image_files import write
+from image_files import encoded, write
 
 import ringreel
 from ringreel import image, recordio
@@ -258,3 +258,46 @@ def test_forked_children_use_datasets_but_not_the_batches_of_their_parent(path):
     child.join()
     assert label == 4 and "image iterator was opened in process" in message
     assert batches.next().label[0].tolist() == [2, 3]
+
+
+def test_masks_and_boxes_take_the_steps_of_their_images(tmp_path):
+    """The image is white where the mask is 1, and in the box."""
+    with (
+        recordio.MXRecordIO(tmp_path / "x.rec", "w") as images,
+        recordio.MXIndexedRecordIO(tmp_path / "m.idx", tmp_path / "m.rec", "w") as masks,
+    ):
+        for n in range(6):
+            mask = np.zeros((50, 60), np.uint8)
+            mask[10 + n : 30, 20 : 40 - n] = 1
+            picture = np.repeat(mask[:, :, None] * np.uint8(255), 3, 2)
+            box = [20 / 60, (10 + n) / 50, (40 - n) / 60, 30 / 50]
+            header = recordio.IRHeader(0, [2, 5, n, *box], 100 + n, 0)
+            images.write(recordio.pack(header, encoded(picture)))
+            masks.write_idx(100 + n, recordio.pack((0, 0, 100 + n, 0), encoded(mask)))
+    options = {
+        "path_maskrec": tmp_path / "m.rec",
+        "path_maskidx": tmp_path / "m.idx",
+        "max_objects": 3,
+        "rand_mirror": True,
+        "rand_crop": True,
+        "dtype": "uint8",
+        "mask_fill_value": 9,
+        "fill_value": 0,
+    }
+    batches = image.ImageRecordIter(tmp_path / "x.rec", (1, 44, 44), 6, **options)
+    assert [it.shape for it in batches.provide_label] == [(6, 3, 5), (6, 44, 44)]
+    for _ in range(5):
+        batch = batches.next()
+        labels, masks = batch.label
+        assert np.array_equal(batch.data[0][:, 0] == 255, masks == 1)
+        for n in range(6):
+            assert labels[n, 0, 0] == n and (labels[n, 1:] == -1).all()
+            rows, columns = np.nonzero(masks[n])
+            edges = [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
+            assert np.allclose(labels[n, 0, 1:] * 44, edges, atol=1e-3)
+        batches.reset()
+    dataset = image.ImageRecordDataset(tmp_path / "x.rec", (1, 44, 44), **{**options, "pad": 2})
+    picture, label, mask = dataset[1]
+    assert picture.shape == (1, 44, 44) and label.shape == (3, 5) and mask.shape == (44, 44)
+    with pytest.raises(ValueError, match="path_maskidx"):
+        image.ImageRecordIter(tmp_path / "x.rec", (1, 44, 44), 6, path_maskrec=tmp_path / "m.rec")

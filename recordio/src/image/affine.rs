@@ -29,7 +29,6 @@ impl Affine {
         Affine([[x.0, x.1, shift(x, to.0)], [y.0, y.1, shift(y, to.1)]])
     }
 
-    #[cfg(test)]
     /// Where the position (x, y) of the source is in the result.
     pub(super) fn position(&self, x: f32, y: f32) -> (f32, f32) {
         let [a, b] = self.0;

@@ -36,6 +36,8 @@ pub struct Batch {
     pub pixels: Pixels,
     /// `label_width` labels of each image.
     pub labels: Vec<f32>,
+    /// A mask of each image, rows by columns, where there are masks.
+    pub masks: Vec<u8>,
     /// The id in the header of each image's record.
     pub ids: Vec<u64>,
     /// How many of the last slots do not belong to the epoch: images of the next one, or zeros.
@@ -44,13 +46,13 @@ pub struct Batch {
 
 impl Default for Batch {
     fn default() -> Batch {
-        Batch { pixels: Pixels::U8(Vec::new()), labels: Vec::new(), ids: Vec::new(), pad: 0 }
+        Batch { pixels: Pixels::U8(Vec::new()), labels: Vec::new(), masks: Vec::new(), ids: Vec::new(), pad: 0 }
     }
 }
 
 impl Batch {
     /// Makes room for `images` images, in the memory that it has where that fits.
-    pub(super) fn reshape(&mut self, options: &ImageOptions, images: usize) {
+    pub(super) fn reshape(&mut self, options: &ImageOptions, has_masks: bool, images: usize) {
         let elements = images * options.shape.iter().product::<usize>();
         match (&mut self.pixels, options.element) {
             (Pixels::U8(bytes), Element::U8) => bytes.resize(elements, 0),
@@ -58,28 +60,52 @@ impl Batch {
             (pixels, Element::U8) => *pixels = Pixels::U8(vec![0; elements]),
             (pixels, Element::F32) => *pixels = Pixels::F32(vec![0.0; elements]),
         }
-        self.labels.resize(images * options.label_width, 0.0);
+        self.labels.resize(images * options.label_len(), 0.0);
+        self.masks.resize(if has_masks { images * options.mask_len() } else { 0 }, 0);
         self.ids.resize(images, 0);
         self.pad = 0;
     }
+
+    /// The slots, in order.
+    pub(super) fn slots<'a>(&'a mut self, options: &ImageOptions) -> impl Iterator<Item = Slot<'a>> {
+        let size = options.shape.iter().product();
+        let pixels: Box<dyn Iterator<Item = Target<'a>>> = match &mut self.pixels {
+            Pixels::U8(bytes) => Box::new(bytes.chunks_exact_mut(size).map(Target::U8)),
+            Pixels::F32(numbers) => Box::new(numbers.chunks_exact_mut(size).map(Target::F32)),
+        };
+        let labels = self.labels.chunks_exact_mut(options.label_len());
+        let masks = self.masks.chunks_exact_mut(options.mask_len()).map(Some).chain(std::iter::repeat_with(|| None));
+        let slots = pixels.zip(labels).zip(masks).zip(&mut self.ids);
+        slots.map(|(((pixels, labels), mask), id)| Slot { pixels, labels, mask, id })
+    }
 }
 
-/// The slots of a batch's pixels, each of `size` elements.
-pub(super) fn pixels_of(pixels: &mut Pixels, size: usize) -> Box<dyn Iterator<Item = Target<'_>> + '_> {
-    match pixels {
-        Pixels::U8(bytes) => Box::new(bytes.chunks_exact_mut(size).map(Target::U8)),
-        Pixels::F32(numbers) => Box::new(numbers.chunks_exact_mut(size).map(Target::F32)),
+/// Where an image, and what belongs to it, is written.
+pub(super) struct Slot<'a> {
+    pub(super) pixels: Target<'a>,
+    pub(super) labels: &'a mut [f32],
+    pub(super) mask: Option<&'a mut [u8]>,
+    pub(super) id: &'a mut u64,
+}
+
+impl Slot<'_> {
+    fn clear(self) {
+        match self.pixels {
+            Target::U8(bytes) => bytes.fill(0),
+            Target::F32(numbers) => numbers.fill(0.0),
+        }
+        self.labels.fill(0.0);
+        self.mask.into_iter().for_each(|mask| mask.fill(0));
+        *self.id = 0;
     }
 }
 
 /// One image that is to be made.
 struct Job<'a> {
-    slot: usize,
+    number: usize,
     round: u64,
     index: usize,
-    pixels: Target<'a>,
-    labels: &'a mut [f32],
-    id: &'a mut u64,
+    slot: Slot<'a>,
 }
 
 /// Makes the batches of one epoch.
@@ -117,7 +143,7 @@ impl Filler {
         }
         let number = self.next;
         self.next += 1;
-        batch.reshape(&self.options, self.options.batch_size);
+        batch.reshape(&self.options, self.shared.masks.is_some(), self.options.batch_size);
         batch.pad = if self.next == self.epoch.batches { self.epoch.padding } else { 0 };
         let jobs = self.jobs(number, batch);
         let (jobs, failure) = (Mutex::new(jobs.into_iter()), Mutex::new(None));
@@ -137,20 +163,12 @@ impl Filler {
         }
     }
 
-    /// The images of batch `number`. Slots that stay empty are filled with zeros.
-    fn jobs<'a>(&mut self, number: u64, batch: &'a mut Batch) -> Vec<Job<'a>> {
-        let size = self.options.shape.iter().product();
-        let labels = batch.labels.chunks_exact_mut(self.options.label_width);
-        let slots = pixels_of(&mut batch.pixels, size).zip(labels).zip(&mut batch.ids).enumerate();
+    /// The images of batch `batch_number`. Slots that stay empty are filled with zeros.
+    fn jobs<'a>(&mut self, batch_number: u64, batch: &'a mut Batch) -> Vec<Job<'a>> {
         let mut jobs = Vec::with_capacity(self.options.batch_size);
-        for (slot, ((pixels, labels), id)) in slots {
-            let Some(found) = self.order.slot(self.epoch, number, slot) else {
-                match pixels {
-                    Target::U8(bytes) => bytes.fill(0),
-                    Target::F32(numbers) => numbers.fill(0.0),
-                }
-                labels.fill(0.0);
-                *id = 0;
+        for (number, slot) in batch.slots(&self.options).enumerate() {
+            let Some(found) = self.order.slot(self.epoch, batch_number, number) else {
+                slot.clear();
                 continue;
             };
             if !self.rounds.iter().any(|(round, _)| *round == found.round) {
@@ -159,7 +177,7 @@ impl Filler {
             }
             let order = self.rounds.iter().find(|(round, _)| *round == found.round);
             let index = order.map_or(0, |(_, order)| order[found.position]);
-            jobs.push(Job { slot, round: found.round, index, pixels, labels, id });
+            jobs.push(Job { number, round: found.round, index, slot });
         }
         jobs
     }
@@ -174,14 +192,11 @@ fn work<'a>(
 ) {
     loop {
         let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).next();
-        let Some(Job { slot, round, index, pixels, labels, id }) = job else { return };
-        match shared.image(index, round, space, pixels, labels) {
-            Ok(found) => *id = found,
-            Err(error) => {
-                let mut failure = failure.lock().unwrap_or_else(PoisonError::into_inner);
-                if failure.as_ref().is_none_or(|(first, _)| slot < *first) {
-                    *failure = Some((slot, error));
-                }
+        let Some(Job { number, round, index, slot }) = job else { return };
+        if let Err(error) = shared.image(index, round, space, slot) {
+            let mut failure = failure.lock().unwrap_or_else(PoisonError::into_inner);
+            if failure.as_ref().is_none_or(|(first, _)| number < *first) {
+                *failure = Some((number, error));
             }
         }
     }

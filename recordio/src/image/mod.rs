@@ -8,6 +8,7 @@
 //! | `pipeline` | one image from its record to its slot |
 //! | `picture` | pictures in memory, decoding |
 //! | `geometry`, `affine`, `resize` | what changes where pixels are |
+//! | `masks`, `objects` | masks and boxes, which take the steps of their image |
 //! | `colour` | what changes their colours |
 //! | `output`, `mean` | normalisation, layout, mean images |
 //! | `random` | random numbers of a seed, an epoch and a record |
@@ -23,7 +24,9 @@ mod affine;
 mod batch;
 mod colour;
 mod geometry;
+mod masks;
 mod mean;
+mod objects;
 mod order;
 mod output;
 mod picture;
@@ -34,13 +37,16 @@ mod resize;
 pub use batch::{Batch, Pixels};
 pub use colour::ColourJitter;
 pub use geometry::{AffineRange, Crop, Geometry, Mirror};
+pub use masks::MaskSource;
 pub use mean::MeanImage;
+pub use objects::Objects;
 pub use output::{Element, Layout, Normalise};
 pub use resize::Interpolation;
 
-use crate::input_split::places::Places;
+use crate::input_split::places::{Place, Places};
 use crate::prefetch::Prefetch;
-use batch::{Filler, pixels_of};
+use batch::{Filler, Slot};
+use masks::Masks;
 use order::{Epoch, Order};
 use output::Writer;
 use pipeline::{Pipeline, Workspace};
@@ -62,6 +68,8 @@ pub struct ImageSource {
     pub index: Option<PathBuf>,
     /// A `.lst` file, whose labels replace those of the records. Its indices are the ids in the records' headers.
     pub labels: Option<PathBuf>,
+    /// Where the masks of the images are, if they have some.
+    pub masks: Option<MaskSource>,
     /// Which part of the records.
     pub part: Share,
     /// Whether all parts have the same number of records, and up to one record less than there are parts is left out.
@@ -78,6 +86,8 @@ pub struct ImageOptions {
     pub batch_size: usize,
     /// Labels of an image.
     pub label_width: usize,
+    /// The labels are objects with boxes, and `label_width` has no meaning.
+    pub objects: Option<Objects>,
     /// The element type.
     pub element: Element,
     /// The order of the axes.
@@ -116,6 +126,7 @@ impl ImageOptions {
             shape,
             batch_size,
             label_width: 1,
+            objects: None,
             element: Element::F32,
             layout: Layout::Nchw,
             round_batch: true,
@@ -128,6 +139,16 @@ impl ImageOptions {
         }
     }
 
+    /// Numbers of an image's labels.
+    fn label_len(&self) -> usize {
+        self.objects.map_or(self.label_width, |objects| objects.most * objects.width)
+    }
+
+    /// Pixels of an image.
+    fn mask_len(&self) -> usize {
+        self.shape[1] * self.shape[2]
+    }
+
     /// # Errors
     /// The first value that cannot be used, in words.
     fn check(&self) -> std::result::Result<(), String> {
@@ -138,6 +159,8 @@ impl ImageOptions {
         fault(height == 0 || width == 0, "data_shape: an image needs rows and columns")?;
         fault(self.batch_size == 0, "batch_size: expected at least 1")?;
         fault(self.label_width == 0, "label_width: expected at least 1")?;
+        let is_short = |objects: Objects| objects.most == 0 || objects.width < 5;
+        fault(self.objects.is_some_and(is_short), "object_width: expected 5 or more, and max_objects 1 or more")?;
         fault(geometry.resize == Some(0), "resize: expected at least 1")?;
         match geometry.crop {
             Crop::Square { min, max } => {
@@ -173,7 +196,7 @@ impl ImageOptions {
 /// for id in 0..5 {
 ///     writer.write(&image::encode(id, 0, &[id as f32], &png))?;
 /// }
-/// let source = ImageSource { records: vec![path], index: None, labels: None, part: Share::ALL, is_equal: false };
+/// let source = ImageSource { records: vec![path], index: None, labels: None, masks: None, part: Share::ALL, is_equal: false };
 /// let reader = ImageReader::open(&source, ImageOptions::new([3, 28, 28], 2))?;
 /// let mut labels = Vec::new();
 /// for batch in reader.epoch(reader.first_epoch())? {
@@ -212,6 +235,7 @@ impl ImageEpoch {
 struct Shared {
     places: Places,
     labels: Option<HashMap<u64, Vec<f32>>>,
+    masks: Option<Masks>,
     options: ImageOptions,
     pipeline: Pipeline,
     order: Order,
@@ -225,7 +249,8 @@ impl ImageReader {
     pub fn open(source: &ImageSource, options: ImageOptions) -> Result<ImageReader> {
         options.check().map_err(Error::Sample)?;
         let places = Places::list(&source.records, source.index.as_deref(), source.part, source.is_equal)?;
-        let labels = source.labels.as_deref().map(|path| labels_of(path, options.label_width)).transpose()?;
+        let labels = source.labels.as_deref().map(|path| labels_of(path, &options)).transpose()?;
+        let masks = source.masks.as_ref().map(Masks::open).transpose()?;
         let Augment { geometry, colour, normalise } = options.augment.clone();
         let [channels, height, width] = options.shape;
         let writer = Writer::new(normalise, options.layout);
@@ -236,7 +261,7 @@ impl ImageReader {
             round_batch: options.round_batch,
             shuffle: options.shuffle.then_some(options.seed),
         };
-        Ok(ImageReader { shared: Arc::new(Shared { places, labels, options, pipeline, order }) })
+        Ok(ImageReader { shared: Arc::new(Shared { places, labels, masks, options, pipeline, order }) })
     }
 
     /// Images of this part.
@@ -286,10 +311,9 @@ impl ImageReader {
             return Err(Error::Sample(format!("there is no image {index}: this part has {}", self.len())));
         }
         let mut batch = Batch::default();
-        batch.reshape(&shared.options, 1);
-        let pixels = pixels_of(&mut batch.pixels, shared.options.shape.iter().product()).next();
-        if let Some(target) = pixels {
-            batch.ids[0] = shared.image(index, round, &mut Workspace::default(), target, &mut batch.labels)?;
+        batch.reshape(&shared.options, shared.masks.is_some(), 1);
+        if let Some(slot) = batch.slots(&shared.options).next() {
+            shared.image(index, round, &mut Workspace::default(), slot)?;
         }
         Ok(batch)
     }
@@ -327,65 +351,88 @@ impl ImageReader {
 }
 
 impl Shared {
-    /// Reads, decodes and augments image `index` with the random choices of epoch `round`. Returns its id.
-    fn image(
-        &self,
-        index: usize,
-        round: u64,
-        space: &mut Workspace,
-        target: pipeline::Target<'_>,
-        labels: &mut [f32],
-    ) -> Result<u64> {
+    /// Reads, decodes and augments image `index` with the random choices of epoch `round`.
+    fn image(&self, index: usize, round: u64, space: &mut Workspace, slot: Slot<'_>) -> Result<()> {
         let place = self.places.records[index];
-        let (path, file) = &self.places.files[place.file];
         let mut record = std::mem::take(&mut space.record);
-        record.resize((place.end - place.at) as usize, 0);
-        file.read_exact_at(&mut record, place.at)?;
-        let damaged = |source| Error::Format { path: path.clone(), source };
-        let mut reader = RecordReader::with_input(SliceInput::new(&record, place.at));
-        let Some(found) = reader.next().map_err(damaged)? else {
-            return Err(Error::Sample(format!("{}: no record begins at byte {}", path.display(), place.at)));
-        };
-        let refused =
-            |what: String| Error::Sample(format!("{}: the image at byte {} {what}", path.display(), place.at));
-        let image = image::Image::decode(found.payload).map_err(|error| refused(format!("is none: {error}")))?;
-        self.copy_labels(&image, labels).map_err(refused)?;
-        let mut random = Random::new(self.options.seed_aug, round, place.at ^ ((place.file as u64) << 48));
-        self.pipeline.run(image.content, &mut random, space, target).map_err(refused)?;
-        let id = image.id;
+        let made = with_record(&self.places, place, &mut record, |payload| {
+            let image = image::Image::decode(payload).map_err(|error| format!("is none: {error}"))?;
+            let mut random = Random::new(self.options.seed_aug, round, place.at ^ ((place.file as u64) << 48));
+            let taken = self.pipeline.run(image.content, &mut random, space, slot.pixels)?;
+            self.write_labels(&image, &taken, slot.labels)?;
+            *slot.id = image.id;
+            Ok((image.id, taken))
+        });
+        if let (Ok((id, taken)), Some(masks), Some(mask)) = (&made, &self.masks, slot.mask) {
+            let Some(place) = masks.place(*id) else {
+                return Err(Error::Sample(format!("path_maskidx: there is no mask of the image with the id {id}")));
+            };
+            with_record(&masks.places, place, &mut record, |payload| {
+                let content = image::Image::decode(payload).map_err(|error| format!("is no mask: {error}"))?.content;
+                self.pipeline.run_mask(content, taken, masks.fill, space, mask)
+            })?;
+        }
         space.record = record;
-        Ok(id)
+        made.map(|_| ())
     }
 
-    fn copy_labels(&self, image: &image::Image<'_>, labels: &mut [f32]) -> std::result::Result<(), String> {
-        let listed = match &self.labels {
-            None => None,
+    fn write_labels(
+        &self,
+        image: &image::Image<'_>,
+        taken: &pipeline::Taken,
+        labels: &mut [f32],
+    ) -> std::result::Result<(), String> {
+        let own: Vec<f32>;
+        let found = match &self.labels {
+            None => {
+                own = image.labels().collect();
+                &own
+            }
             Some(list) => {
                 let missing = || format!("has the id {}, which path_imglist does not list", image.id);
-                Some(list.get(&image.id).ok_or_else(missing)?)
+                list.get(&image.id).ok_or_else(missing)?
             }
         };
-        let count = listed.map_or_else(|| image.labels().count(), Vec::len);
-        if count != labels.len() {
-            return Err(format!("has {count} labels, but label_width is {}", labels.len()));
+        if let Some(objects) = &self.options.objects {
+            return objects.transform(found, &taken.steps, taken.source, labels);
         }
-        match listed {
-            Some(listed) => labels.copy_from_slice(listed),
-            None => labels.iter_mut().zip(image.labels()).for_each(|(to, from)| *to = from),
+        if found.len() != labels.len() {
+            return Err(format!("has {} labels, but label_width is {}", found.len(), labels.len()));
         }
+        labels.copy_from_slice(found);
         Ok(())
     }
 }
 
+/// What `make` makes of the payload of the record at `place`, which is read into `record`. Its errors are in words, and
+/// the place is put before them.
+fn with_record<T>(
+    places: &Places,
+    place: Place,
+    record: &mut Vec<u8>,
+    make: impl FnOnce(&[u8]) -> std::result::Result<T, String>,
+) -> Result<T> {
+    let (path, file) = &places.files[place.file];
+    record.resize((place.end - place.at) as usize, 0);
+    file.read_exact_at(record, place.at)?;
+    let damaged = |source| Error::Format { path: path.clone(), source };
+    let mut reader = RecordReader::with_input(SliceInput::new(record, place.at));
+    let Some(found) = reader.next().map_err(damaged)? else {
+        return Err(Error::Sample(format!("{}: no record begins at byte {}", path.display(), place.at)));
+    };
+    make(found.payload)
+        .map_err(|what| Error::Sample(format!("{}: the image at byte {} {what}", path.display(), place.at)))
+}
+
 /// The labels of a `.lst` file by the index of their image.
-fn labels_of(path: &Path, width: usize) -> Result<HashMap<u64, Vec<f32>>> {
+fn labels_of(path: &Path, options: &ImageOptions) -> Result<HashMap<u64, Vec<f32>>> {
     let bytes = std::fs::read(path).map_err(|source| FsError::new("read", path, source))?;
     let mut found = HashMap::new();
     for item in list::items(&bytes) {
         let item = item.map_err(|source| Error::Format { path: path.to_owned(), source })?;
         let labels: Vec<f32> = item.labels().collect();
-        if labels.len() != width {
-            let (path, index, count) = (path.display(), item.index, labels.len());
+        if options.objects.is_none() && labels.len() != options.label_width {
+            let (path, index, count, width) = (path.display(), item.index, labels.len(), options.label_width);
             return Err(Error::Sample(format!("{path}: index {index} has {count} labels, but label_width is {width}")));
         }
         found.insert(item.index, labels);

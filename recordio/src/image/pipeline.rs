@@ -2,6 +2,7 @@
 
 use super::colour::ColourJitter;
 use super::geometry::{Geometry, Step};
+use super::masks;
 use super::output::{Writer, pad, whole};
 use super::picture::{Picture, Rect, decode};
 use super::random::Random;
@@ -27,6 +28,13 @@ pub(super) struct Pipeline {
     pub(super) writer: Writer,
 }
 
+/// What an image went through.
+pub(super) struct Taken {
+    /// Its width and height in its file.
+    pub(super) source: (usize, usize),
+    pub(super) steps: Vec<Step>,
+}
+
 /// Where an image's numbers are written.
 pub(super) enum Target<'a> {
     U8(&'a mut [u8]),
@@ -44,9 +52,10 @@ impl Pipeline {
         random: &mut Random,
         space: &mut Workspace,
         target: Target<'_>,
-    ) -> Result<(), String> {
+    ) -> Result<Taken, String> {
         decode(content, self.channels, &mut space.picture)?;
-        let steps = self.geometry.plan((space.picture.width, space.picture.height), self.size, random)?;
+        let source = (space.picture.width, space.picture.height);
+        let steps = self.geometry.plan(source, self.size, random)?;
         let (mut part, is_mirrored) = space.apply(&steps, None, self.geometry.fill_value);
         if !self.colour.is_off() {
             space.picture.view().crop(part).copy_to(&mut space.other);
@@ -59,6 +68,29 @@ impl Pipeline {
             Target::U8(out) => self.writer.write_u8(view, is_mirrored, out),
             Target::F32(out) => self.writer.write_f32(view, is_mirrored, random, out),
         }
+        Ok(Taken { source, steps })
+    }
+
+    /// Decodes the mask `content` and writes it after the steps that its image took.
+    ///
+    /// # Errors
+    /// What is wrong with the mask, in words.
+    pub(super) fn run_mask(
+        &self,
+        content: &[u8],
+        taken: &Taken,
+        fill: u8,
+        space: &mut Workspace,
+        out: &mut [u8],
+    ) -> Result<(), String> {
+        masks::decode(content, &mut space.picture)?;
+        let (width, height) = (space.picture.width, space.picture.height);
+        if (width, height) != taken.source {
+            let (wide, high) = taken.source;
+            return Err(format!("has {wide}x{high} pixels, but its mask has {width}x{height}"));
+        }
+        let (part, is_mirrored) = space.apply(&taken.steps, Some(Method::Nearest), fill);
+        self.writer.write_u8(space.picture.view().crop(part), is_mirrored, out);
         Ok(())
     }
 }

@@ -21,7 +21,14 @@ fn file(dir: &Path, count: u64) -> PathBuf {
 }
 
 fn source(path: &Path) -> ImageSource {
-    ImageSource { records: vec![path.to_owned()], index: None, labels: None, part: Share::ALL, is_equal: false }
+    ImageSource {
+        records: vec![path.to_owned()],
+        index: None,
+        labels: None,
+        masks: None,
+        part: Share::ALL,
+        is_equal: false,
+    }
 }
 
 fn random_options(threads: usize) -> ImageOptions {
@@ -165,4 +172,59 @@ fn labels_come_from_the_list_where_there_is_one() {
     let reader = ImageReader::open(&source, options).unwrap();
     let error = reader.epoch(reader.first_epoch()).unwrap().next().unwrap().err().unwrap().to_string();
     assert!(error.contains("has the id 1, which path_imglist does not list"), "{error}");
+}
+
+#[test]
+fn masks_and_boxes_take_the_steps_of_their_image() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, masks, index) = (dir.path().join("x.rec"), dir.path().join("m.rec"), dir.path().join("m.idx"));
+    let mut writers = [&path, &masks].map(|path| RecordWriter::new(std::fs::File::create(path).unwrap()));
+    let png = |content: ::image::DynamicImage| {
+        let mut png = std::io::Cursor::new(Vec::new());
+        content.write_to(&mut png, ImageFormat::Png).unwrap();
+        png.into_inner()
+    };
+    // A white rectangle, the mask that marks it, and its box.
+    let is_inside = |x, y| (16..32).contains(&x) && (8..40).contains(&y);
+    let picture = RgbImage::from_fn(64, 48, |x, y| [if is_inside(x, y) { 255 } else { 0 }; 3].into());
+    let mask = ::image::GrayImage::from_fn(64, 48, |x, y| [u8::from(is_inside(x, y))].into());
+    let labels = [2.0, 5.0, 9.0, 0.25, 8.0 / 48.0, 0.5, 40.0 / 48.0];
+    writers[0].write(&image::encode(77, 0, &labels, &png(picture.into()))).unwrap();
+    let at = writers[1].write(&image::encode(77, 0, &[0.0], &png(mask.into()))).unwrap();
+    drop(writers);
+    std::fs::write(&index, format!("77\t{at}\n")).unwrap();
+    let source = ImageSource { masks: Some(MaskSource { records: masks, index, fill: 200 }), ..source(&path) };
+    let mut options = ImageOptions { element: Element::U8, ..ImageOptions::new([1, 30, 30], 64) };
+    options.objects = Some(Objects { most: 2, width: 5, min_coverage: 0.0 });
+    let affine = AffineRange { max_rotate_angle: 0, scale: (0.8, 1.2), ..AffineRange::default() };
+    options.augment.geometry = Geometry {
+        resize: Some(40),
+        rand_crop: true,
+        mirror: Mirror::Random,
+        affine,
+        inter_method: Interpolation::Nearest,
+        fill_value: 0,
+        ..Geometry::default()
+    };
+    let batch = epochs(&source, options, 1).remove(0);
+    for (n, pixels) in batch.pixels.bytes().chunks_exact(900).enumerate() {
+        let (mask, object) = (&batch.masks[n * 900..][..900], &batch.labels[n * 10..][..10]);
+        let mut bounds = [f32::MAX, f32::MAX, 0.0, 0.0];
+        for (at, (pixel, mask)) in pixels.iter().zip(mask).enumerate() {
+            assert!(*mask == u8::from(*pixel == 255) || *mask == 200, "{n} {at}");
+            if *mask == 1 {
+                let (x, y) = ((at % 30) as f32, (at / 30) as f32);
+                bounds = [bounds[0].min(x), bounds[1].min(y), bounds[2].max(x + 1.0), bounds[3].max(y + 1.0)];
+            }
+        }
+        // Edges are rounded to whole pixels, so that a sliver may be in the mask alone, or in the box alone.
+        let width = |edges: &[f32]| (edges[2] - edges[0]).min(edges[3] - edges[1]);
+        if bounds[2] == 0.0 || object[0] == -1.0 {
+            assert!(width(&bounds) < 1.5 && width(&object[1..]) * 30.0 < 1.5, "{object:?} {bounds:?}");
+            continue;
+        }
+        assert!(object[0] == 9.0 && object[5..] == [-1.0; 5], "{object:?}");
+        let off = object[1..5].iter().zip(bounds).map(|(edge, bound)| (edge * 30.0 - bound).abs());
+        assert!(off.fold(0.0, f32::max) <= 1.5, "{n}: {object:?} {bounds:?}");
+    }
 }
