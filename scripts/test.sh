@@ -123,7 +123,7 @@ install_tools() {
 }
 
 rust_parts() {
-    part "Rust tests" rust_tests
+    part "Rust tests" rust_tests --features ringreel-recordio/images
     part "the model of the rules" cargo test --quiet --package ringreel-model
     part_if_it_can "a cluster on this machine" env RINGREEL="${CARGO_TARGET_DIR:-target}/debug/ringreel" scripts/cluster.sh --seconds 20 storm
     if [ $has_mongodb = yes ]; then

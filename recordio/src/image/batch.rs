@@ -1,8 +1,8 @@
 //! Batches, and the threads that fill them.
 //!
 //! A batch is filled by all threads at once, each of which takes the next slot that is free. Threads live for one batch:
-//! to start one takes some ten microseconds, a batch some ten milliseconds. So no thread needs a lock but for taking a
-//! slot, and the compiler sees that each slot is written by one thread.
+//! starting one takes about ten microseconds, filling a batch about ten milliseconds. So no thread needs a lock but for
+//! taking a slot, and the compiler sees that each slot is written by one thread.
 
 use super::order::{Epoch, Order};
 use super::pipeline::{Target, Workspace};
