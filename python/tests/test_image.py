@@ -140,7 +140,7 @@ def test_random_crops_and_mirrors_are_parts_of_the_image(tmp_path):
     assert len({place[:2] for place in seen}) > 40 and 16 < sum(place[2] for place in seen) < 48
 
 
-def test_rand_resized_crops_cover_the_share_of_the_image_that_is_asked_for(tmp_path):
+def test_random_resized_crops_cover_the_requested_area(tmp_path):
     """The pixels of a ramp say which columns and rows a crop has."""
     rows, columns = np.mgrid[0:100, 0:100]
     ramp = np.stack([rows, columns, 0 * rows], -1).astype(np.uint8) * np.uint8(2)
@@ -247,7 +247,7 @@ def _in_child(dataset, batches, pipe):
     pipe.send(found)
 
 
-def test_forked_children_use_datasets_but_not_the_batches_of_their_parent(path):
+def test_forked_children_use_datasets_but_not_batches(path):
     dataset = image.ImageRecordDataset(path, (3, 32, 32))
     batches = image.ImageRecordIter(path, (3, 32, 32), 2)
     batches.next()

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn contrast_keeps_the_mean_brightness_and_saturation_that_of_each_pixel() {
+    fn contrast_keeps_the_mean_and_saturation_each_brightness() {
         let mean = mean_brightness(&colours());
         let [_, contrast, _] = factors(1, [0.0, 0.2, 0.0]);
         let out = changed(&ColourJitter { contrast: 0.2, ..ColourJitter::default() }, 1);
@@ -215,6 +215,27 @@ mod tests {
         for pixel in colours().data.chunks_exact(3) {
             let pixel = [pixel[0], pixel[1], pixel[2]];
             assert!(from_hls(to_hls(pixel)).iter().zip(pixel).all(|(a, b)| a.abs_diff(b) <= 1), "{pixel:?}");
+        }
+    }
+
+    #[test]
+    fn hue_saturation_and_lightness_are_shifted_alike_in_all_pixels() {
+        let jitter = ColourJitter { random_h: 20, random_s: 40, random_l: 30, ..ColourJitter::default() };
+        let mut seen = [(0, 0); 3];
+        for record in 0..300 {
+            let mut random = Random::new(0, 0, record);
+            [0.0; 3].map(|range| random.within(1.0 - range, 1.0 + range));
+            random.shuffle(&mut [0, 1, 2]);
+            let shift = [20, 30, 40].map(|range| near_centre(range, &mut random));
+            for (seen, shift) in seen.iter_mut().zip(shift) {
+                *seen = (seen.0.min(shift), seen.1.max(shift));
+            }
+            let (from, out) = (colours(), changed(&jitter, record));
+            let pixels = from.data.as_chunks::<3>().0.iter().zip(out.data.as_chunks::<3>().0);
+            pixels.take(20).for_each(|(from, to)| assert_eq!(shift_hls(*from, shift), *to));
+        }
+        for ((low, high), range) in seen.into_iter().zip([20, 30, 40]) {
+            assert!((-range..=-range * 3 / 4).contains(&low) && (range * 3 / 4..=range).contains(&high), "{seen:?}");
         }
     }
 

@@ -362,6 +362,43 @@ mod tests {
         assert_eq!(steps, [Step::Crop(Rect { x: 10, y: 10, width: 20, height: 20 })]);
     }
 
+    /// Angle, shear, scale and aspect ratio, from the columns of the matrix.
+    #[test]
+    fn random_affine_transformations_stay_within_their_ranges() {
+        let affine = AffineRange {
+            max_rotate_angle: 20,
+            max_shear_ratio: 0.2,
+            scale: (0.8, 1.3),
+            aspect: (0.9, 1.1),
+            ..AffineRange::default()
+        };
+        let geometry = Geometry { affine, ..Geometry::default() };
+        let mut ranges = [(f32::MAX, f32::MIN); 4];
+        for record in 0..2000 {
+            let steps = plan(&geometry, (100, 80), (20, 20), record);
+            let Step::Warp { affine, width, height, .. } = steps[0] else { unreachable!("{steps:?}") };
+            let at = |x, y| affine.position(x, y);
+            let (centre, origin) = (at(50.0, 40.0), at(0.0, 0.0));
+            let off = (centre.0 - width as f32 / 2.0, centre.1 - height as f32 / 2.0);
+            assert!(off.0.abs() <= 0.51 && off.1.abs() <= 0.51, "{off:?}");
+            let x = (at(1.0, 0.0).0 - origin.0, at(1.0, 0.0).1 - origin.1);
+            let y = (at(0.0, 1.0).0 - origin.0, at(0.0, 1.0).1 - origin.1);
+            let (across, angle) = (x.1.hypot(y.1), (-x.1).atan2(y.1));
+            let (sin, cos) = angle.sin_cos();
+            let (along, sheared) = (x.0 * cos + y.0 * sin, y.0 * cos - x.0 * sin);
+            let found = [angle.to_degrees(), sheared / across, f32::midpoint(along, across), across / along];
+            for (range, value) in ranges.iter_mut().zip(found) {
+                *range = (range.0.min(value), range.1.max(value));
+            }
+        }
+        let allowed = [(-20.0, 20.0), (-0.2, 0.2), (0.8, 1.3), (0.9, 1.1)];
+        for ((low, high), (least, most)) in ranges.into_iter().zip(allowed) {
+            let slack = (most - least) / 100.0;
+            assert!((least - slack..least + 2.0 * slack).contains(&low), "{ranges:?}");
+            assert!((most - 2.0 * slack..most + slack).contains(&high), "{ranges:?}");
+        }
+    }
+
     #[test]
     fn square_crops_larger_than_the_image_are_an_error() {
         let geometry = Geometry { crop: Crop::Square { min: 10, max: 50 }, ..Geometry::default() };

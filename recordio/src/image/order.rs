@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn round_batch_continues_behind_the_records_that_completed_a_batch() {
+    fn round_batch_continues_behind_the_completing_records() {
         let order = Order { records: 10, batch_size: 4, round_batch: true, shuffle: None };
         let first = order.first();
         assert_eq!(batches(&order, first), (vec![vec![0, 1, 2, 3], vec![4, 5, 6, 7], vec![8, 9, 0, 1]], 2));

@@ -143,7 +143,7 @@ fn mean_image_is_the_mean_of_all_crops() {
 }
 
 #[test]
-fn broken_images_are_errors_that_name_the_place_and_the_rest_continues() {
+fn broken_images_are_errors_that_name_their_place() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.rec");
     let good = std::fs::read(file(dir.path(), 4)).unwrap();
