@@ -90,6 +90,17 @@ def test_arrays_stay_as_they_are_and_may_be_written_into(path):
             batch.data[0][:] = -1
 
 
+def test_memory_of_batches_that_are_gone_is_used_again(path):
+    batches = image.ImageRecordIter(path, (3, 32, 32), 2, prefetch_buffer=2)
+    addresses = set()
+    for _ in range(4):
+        for batch in batches:
+            addresses.add(batch.data[0].ctypes.data)
+            del batch
+        batches.reset()
+    assert len(addresses) <= 5
+
+
 RANDOM = {
     "shuffle": True,
     "rand_crop": True,

@@ -42,11 +42,64 @@ pub struct Batch {
     pub ids: Vec<u64>,
     /// How many of the last slots do not belong to the epoch: images of the next one, or zeros.
     pub pad: usize,
+    home: Home,
 }
 
 impl Default for Batch {
     fn default() -> Batch {
-        Batch { pixels: Pixels::U8(Vec::new()), labels: Vec::new(), masks: Vec::new(), ids: Vec::new(), pad: 0 }
+        let (pixels, home) = (Pixels::default(), Home::default());
+        Batch { pixels, labels: Vec::new(), masks: Vec::new(), ids: Vec::new(), pad: 0, home }
+    }
+}
+
+impl Default for Pixels {
+    fn default() -> Pixels {
+        Pixels::U8(Vec::new())
+    }
+}
+
+/// Memory of batches of earlier epochs. The kernel takes as long to give new memory as it takes to fill it. No call waits
+/// for the lock, so that a process that is forked while it is held works.
+#[derive(Debug)]
+pub(super) struct Pool {
+    free: Mutex<Vec<Pixels>>,
+    most: usize,
+}
+
+impl Pool {
+    /// A pool of `most` batches at most.
+    pub(super) fn new(most: usize) -> Pool {
+        Pool { free: Mutex::new(Vec::new()), most }
+    }
+
+    fn take(&self) -> Option<Pixels> {
+        self.free.try_lock().ok()?.pop()
+    }
+
+    fn give(&self, pixels: Pixels) {
+        if let Ok(mut free) = self.free.try_lock()
+            && free.len() < self.most
+        {
+            free.push(pixels);
+        }
+    }
+}
+
+/// Where the memory of a batch goes.
+#[derive(Clone, Debug, Default)]
+struct Home(Option<Arc<Pool>>);
+
+impl PartialEq for Home {
+    fn eq(&self, _: &Home) -> bool {
+        true
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        if let Some(pool) = self.home.0.take() {
+            pool.give(std::mem::take(&mut self.pixels));
+        }
     }
 }
 
@@ -143,6 +196,11 @@ impl Filler {
         }
         let number = self.next;
         self.next += 1;
+        if batch.home.0.is_none() {
+            let pool = &self.shared.pool;
+            batch.home = Home(Some(pool.clone()));
+            batch.pixels = pool.take().unwrap_or_default();
+        }
         batch.reshape(&self.options, self.shared.masks.is_some(), self.options.batch_size);
         batch.pad = if self.next == self.epoch.batches { self.epoch.padding } else { 0 };
         let jobs = self.jobs(number, batch);

@@ -85,8 +85,8 @@ impl ColourJitter {
 /// Changes each pixel; a grey one as three equal channels.
 fn map(picture: &mut Picture, change: impl Fn([u8; 3]) -> [u8; 3]) {
     match picture.channels {
-        1 => picture.data.iter_mut().for_each(|pixel| *pixel = change([*pixel; 3])[0]),
-        channels => picture.data.chunks_exact_mut(channels).for_each(|pixel| {
+        1 => picture.bytes_mut().iter_mut().for_each(|pixel| *pixel = change([*pixel; 3])[0]),
+        channels => picture.bytes_mut().chunks_exact_mut(channels).for_each(|pixel| {
             let changed = change([pixel[0], pixel[1], pixel[2]]);
             pixel[..3].copy_from_slice(&changed);
         }),
@@ -96,9 +96,9 @@ fn map(picture: &mut Picture, change: impl Fn([u8; 3]) -> [u8; 3]) {
 fn mean_brightness(picture: &Picture) -> f32 {
     let pixels = (picture.width * picture.height).max(1) as f64;
     let sum: u64 = match picture.channels {
-        1 => picture.data.iter().map(|pixel| u64::from(*pixel)).sum(),
+        1 => picture.bytes().iter().map(|pixel| u64::from(*pixel)).sum(),
         channels => {
-            picture.data.chunks_exact(channels).map(|pixel| u64::from(grey([pixel[0], pixel[1], pixel[2]]))).sum()
+            picture.bytes().chunks_exact(channels).map(|pixel| u64::from(grey([pixel[0], pixel[1], pixel[2]]))).sum()
         }
     };
     (sum as f64 / pixels) as f32
@@ -224,7 +224,7 @@ mod tests {
         let mut seen = [(0, 0); 3];
         for record in 0..300 {
             let mut random = Random::new(0, 0, record);
-            [0.0; 3].map(|range| random.within(1.0 - range, 1.0 + range));
+            let _ = [0.0; 3].map(|range| random.within(1.0 - range, 1.0 + range));
             random.shuffle(&mut [0, 1, 2]);
             let shift = [20, 30, 40].map(|range| near_centre(range, &mut random));
             for (seen, shift) in seen.iter_mut().zip(shift) {

@@ -45,7 +45,7 @@ pub use resize::Interpolation;
 
 use crate::input_split::places::{Place, Places};
 use crate::prefetch::Prefetch;
-use batch::{Filler, Slot};
+use batch::{Filler, Pool, Slot};
 use masks::Masks;
 use order::{Epoch, Order};
 use output::Writer;
@@ -239,6 +239,7 @@ struct Shared {
     options: ImageOptions,
     pipeline: Pipeline,
     order: Order,
+    pool: Arc<Pool>,
 }
 
 impl ImageReader {
@@ -261,7 +262,8 @@ impl ImageReader {
             round_batch: options.round_batch,
             shuffle: options.shuffle.then_some(options.seed),
         };
-        Ok(ImageReader { shared: Arc::new(Shared { places, labels, masks, options, pipeline, order }) })
+        let pool = Arc::new(Pool::new(options.prefetch + 2));
+        Ok(ImageReader { shared: Arc::new(Shared { places, labels, masks, options, pipeline, order, pool }) })
     }
 
     /// Images of this part.
@@ -413,7 +415,11 @@ fn with_record<T>(
     make: impl FnOnce(&[u8]) -> std::result::Result<T, String>,
 ) -> Result<T> {
     let (path, file) = &places.files[place.file];
-    record.resize((place.end - place.at) as usize, 0);
+    let len = (place.end - place.at) as usize;
+    if record.len() < len {
+        record.resize(len, 0);
+    }
+    let record = &mut record[..len];
     file.read_exact_at(record, place.at)?;
     let damaged = |source| Error::Format { path: path.clone(), source };
     let mut reader = RecordReader::with_input(SliceInput::new(record, place.at));

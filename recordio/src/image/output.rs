@@ -140,7 +140,8 @@ fn write<T>(view: View<'_>, is_mirrored: bool, layout: Layout, out: &mut [T], nu
         (_, 1) => interleaved::<1, T>(view, is_mirrored, out, number),
         (Layout::Nhwc, 3) => interleaved::<3, T>(view, is_mirrored, out, number),
         (Layout::Nhwc, _) => interleaved::<4, T>(view, is_mirrored, out, number),
-        (Layout::Nchw, 3) => planes::<3, T>(view, is_mirrored, out, number),
+        (Layout::Nchw, 3) if !is_mirrored => three_planes(view, out, number, |pixels| pixels.iter()),
+        (Layout::Nchw, 3) => three_planes(view, out, number, |pixels| pixels.iter().rev()),
         (Layout::Nchw, _) => planes::<4, T>(view, is_mirrored, out, number),
     }
 }
@@ -157,6 +158,27 @@ fn interleaved<const C: usize, T>(view: View<'_>, is_mirrored: bool, out: &mut [
             out.iter_mut().rev().zip(row).for_each(|(out, pixel)| put(out, pixel));
         } else {
             out.iter_mut().zip(row).for_each(|(out, pixel)| put(out, pixel));
+        }
+    }
+}
+
+/// Writes all channels of a row in one go. `order`: the pixels of a row from left to right.
+fn three_planes<'a, T, I: Iterator<Item = &'a [u8; 3]>>(
+    view: View<'a>,
+    out: &mut [T],
+    number: impl Fn(usize, u8) -> T,
+    order: impl Fn(&'a [[u8; 3]]) -> I,
+) {
+    let (reds, rest) = out.split_at_mut(view.width * view.height);
+    let (greens, blues) = rest.split_at_mut(view.width * view.height);
+    let planes = [reds, greens, blues].map(|plane| plane.chunks_exact_mut(view.width));
+    let [reds, greens, blues] = planes;
+    for (((row, reds), greens), blues) in view.rows().zip(reds).zip(greens).zip(blues) {
+        let pixels = order(row.as_chunks::<3>().0);
+        for (((pixel, red), green), blue) in pixels.zip(reds).zip(greens).zip(blues) {
+            *red = number(0, pixel[0]);
+            *green = number(1, pixel[1]);
+            *blue = number(2, pixel[2]);
         }
     }
 }
@@ -179,7 +201,7 @@ fn planes<const C: usize, T>(view: View<'_>, is_mirrored: bool, out: &mut [T], n
 /// Adds `by` pixels of `fill` on each side.
 pub(super) fn pad(from: View<'_>, by: usize, fill: u8, out: &mut Picture) {
     out.reshape(from.width + 2 * by, from.height + 2 * by, from.channels);
-    out.data.fill(fill);
+    out.bytes_mut().fill(fill);
     let inner = by * from.channels..(by + from.width) * from.channels;
     out.rows_mut().skip(by).zip(from.rows()).for_each(|(to, from)| to[inner.clone()].copy_from_slice(from));
 }

@@ -12,6 +12,7 @@ pub(super) struct Picture {
     pub(super) width: usize,
     pub(super) height: usize,
     pub(super) channels: usize,
+    /// The bytes, and behind them what is left of a larger picture.
     pub(super) data: Vec<u8>,
 }
 
@@ -39,17 +40,36 @@ impl Picture {
     /// Sets the size, and keeps the memory. The contents are unspecified.
     pub(super) fn reshape(&mut self, width: usize, height: usize, channels: usize) {
         (self.width, self.height, self.channels) = (width, height, channels);
-        self.data.resize(width * height * channels, 0);
+        // Memory that is used again is not cleared.
+        if self.data.len() < self.len() {
+            self.data.resize(self.len(), 0);
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.width * self.height * self.channels
+    }
+
+    /// Its bytes.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.data[..self.len()]
+    }
+
+    /// Its bytes, for writing.
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+        let len = self.len();
+        &mut self.data[..len]
     }
 
     pub(super) fn view(&self) -> View<'_> {
         let Picture { width, height, channels, .. } = *self;
-        View { data: &self.data, stride: width * channels, width, height, channels }
+        View { data: self.bytes(), stride: width * channels, width, height, channels }
     }
 
     /// The rows, for writing.
     pub(super) fn rows_mut(&mut self) -> impl Iterator<Item = &mut [u8]> {
-        self.data.chunks_exact_mut((self.width * self.channels).max(1))
+        let len = (self.width * self.channels).max(1);
+        self.bytes_mut().chunks_exact_mut(len)
     }
 }
 
@@ -120,7 +140,7 @@ fn decode_jpeg(content: &[u8], channels: usize, out: &mut Picture) -> Result<(),
     decoder.decode_headers().map_err(failed)?;
     let (width, height) = decoder.dimensions().ok_or("cannot be decoded: its size is unknown")?;
     out.reshape(width, height, channels);
-    decoder.decode_into(&mut out.data).map_err(failed)?;
+    decoder.decode_into(out.bytes_mut()).map_err(failed)?;
     let orientation = decoder.exif().and_then(|exif| Orientation::from_exif_chunk(exif));
     if let Some(orientation) = orientation.filter(|found| *found != Orientation::NoTransforms) {
         *out = turned(out, orientation);
