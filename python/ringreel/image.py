@@ -12,7 +12,8 @@ Parameters and batches are those of MXNet 1.9.1. What differs:
 - `mean_img` is the mean of the bytes of the images; MXNet applies `mean_r` and `scale` to it before, too.
 - An unknown parameter is a TypeError; MXNet ignores it. An image that cannot be decoded is an error that names its
   file and byte, and the next call continues behind its batch.
-- `inter_method=4` (Lanczos), the element types float16, float64, int8 and int32, and `aug_seq` are missing.
+- What is missing of a JPEG file that is cut off has another colour. MXNet reports it no more than this does.
+- `inter_method=4` (Lanczos), images that are neither JPEG nor PNG files, the element types float16, float64, int8 and int32, and `aug_seq` are missing.
 """
 
 import os

@@ -199,27 +199,6 @@ def test_mean_image_is_made_once_and_subtracted(path, tmp_path):
         image.ImageRecordIter(path, **{**given, "data_shape": (3, 30, 30)})
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"rand_corp": True}, TypeError, "rand_corp"),
-        ({"data_shape": (2, 8, 8)}, ValueError, "channels"),
-        ({"data_shape": (8, 8)}, ValueError, "data_shape"),
-        ({"batch_size": 0}, ValueError, "batch_size"),
-        ({"dtype": "float64"}, ValueError, "dtype"),
-        ({"layout": "CHWN"}, ValueError, "layout"),
-        ({"inter_method": 4}, ValueError, "inter_method"),
-        ({"part_index": 2, "num_parts": 2}, ValueError, "rank 2"),
-        ({"path_imgrec": "missing.rec"}, FileNotFoundError, "missing.rec"),
-        ({"path_imglist": "missing.lst"}, FileNotFoundError, "missing.lst"),
-        ({"min_crop_size": 9, "max_crop_size": 8}, ValueError, "min_crop_size"),
-    ],
-)
-def test_wrong_parameters_are_errors(path, options, error, message):
-    with pytest.raises(error, match=message):
-        image.ImageRecordIter(**{"path_imgrec": path, "data_shape": (3, 8, 8), "batch_size": 2, **options})
-
-
 def test_broken_images_are_errors_and_the_next_batch_is_read(tmp_path):
     write(tmp_path / "x.rec", 3)
     with recordio.MXRecordIO(tmp_path / "y.rec", "w") as out:

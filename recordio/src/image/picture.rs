@@ -133,15 +133,27 @@ fn grey_of_png([red, green, blue]: [u8; 3]) -> u8 {
 }
 
 fn decode_jpeg(content: &[u8], channels: usize, out: &mut Picture) -> Result<(), String> {
-    let colours = if channels == 1 { ColorSpace::Luma } else { ColorSpace::RGB };
-    let options = DecoderOptions::new_fast().jpeg_set_out_colorspace(colours);
-    let mut decoder = JpegDecoder::new_with_options(ZCursor::new(content), options);
+    let decoder = |colours| {
+        let options = DecoderOptions::new_fast().jpeg_set_out_colorspace(colours);
+        JpegDecoder::new_with_options(ZCursor::new(content), options)
+    };
     let failed = |error| format!("cannot be decoded: {error}");
-    decoder.decode_headers().map_err(failed)?;
-    let (width, height) = decoder.dimensions().ok_or("cannot be decoded: its size is unknown")?;
-    out.reshape(width, height, channels);
-    decoder.decode_into(out.bytes_mut()).map_err(failed)?;
-    let orientation = decoder.exif().and_then(|exif| Orientation::from_exif_chunk(exif));
+    let mut reader = decoder(if channels == 1 { ColorSpace::Luma } else { ColorSpace::RGB });
+    reader.decode_headers().map_err(failed)?;
+    let has_luma = matches!(reader.input_colorspace(), Some(ColorSpace::YCbCr | ColorSpace::Luma));
+    let becomes_grey = channels == 1 && !has_luma;
+    if becomes_grey {
+        reader = decoder(ColorSpace::RGB);
+        reader.decode_headers().map_err(failed)?;
+    }
+    let (width, height) = reader.dimensions().ok_or("cannot be decoded: its size is unknown")?;
+    out.reshape(width, height, if becomes_grey { 3 } else { channels });
+    reader.decode_into(out.bytes_mut()).map_err(failed)?;
+    if becomes_grey {
+        out.data = out.bytes().as_chunks::<3>().0.iter().map(|pixel| grey(*pixel)).collect();
+        out.channels = 1;
+    }
+    let orientation = reader.exif().and_then(|exif| Orientation::from_exif_chunk(exif));
     if let Some(orientation) = orientation.filter(|found| *found != Orientation::NoTransforms) {
         *out = turned(out, orientation);
     }
