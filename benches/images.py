@@ -1,6 +1,6 @@
 """How fast images come out of a `.rec` file: ringreel.image, MXNet's ImageRecordIter, and PIL in torch's DataLoader.
 
-    python benches/images.py [--mxnet PYTHON] [--torch PYTHON] [--images 384] [--batch 32] [--rounds 7]
+    python benches/images.py [--mxnet PYTHON] [--torch PYTHON] [--images 640] [--batch 32] [--rounds 7]
 
 JPEG files of 256x256, 341x256, 400x300 and 500x375 pixels, half of them of quality 95 and half of 90, with the
 spectrum of photographs (1/f). Each image is decoded, resized to a shorter edge of 256, cropped to 224x224, mirrored or
@@ -195,7 +195,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mxnet", default=str(ROOT / ".venv-mxnet/bin/python"))
     parser.add_argument("--torch", default=sys.executable)
-    parser.add_argument("--images", type=int, default=384)
+    parser.add_argument("--images", type=int, default=640)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=7)
     given = parser.parse_args()

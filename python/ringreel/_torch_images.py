@@ -88,7 +88,8 @@ class ImageRecordStream(_Iterable):
         if self._share is not None and not 0 <= self._share[0] < self._share[1]:
             raise ValueError(f"rank {rank} is not below the world size {world_size}: ranks count from 0")
         # Wrong parameters are reported here, and not in a worker; and the mean image is that of all records.
-        _ringreel.ImageReader(self._arguments)
+        self._reader: _ringreel.ImageReader | None = _ringreel.ImageReader(self._arguments)
+        self._part = 0, 1
         # The epoch that each worker reads next. Workers are new processes in each epoch, so the memory is shared.
         self._epochs = torch.zeros(_MOST_WORKERS, dtype=torch.int64).share_memory_()
 
@@ -102,7 +103,7 @@ class ImageRecordStream(_Iterable):
 
     def __getstate__(self) -> dict[str, Any]:
         # In a spawned worker torch.distributed is not initialized.
-        return {**self.__dict__, "_share": self._placed()}
+        return {**self.__dict__, "_share": self._placed(), "_reader": None}
 
     def _placed(self) -> tuple[int, int]:
         """Rank and number of ranks of this process."""
@@ -119,13 +120,18 @@ class ImageRecordStream(_Iterable):
         worker, workers = (0, 1) if info is None else (info.id, info.num_workers)
         number = int(self._epochs[worker])
         self._epochs[worker] = number + 1
-        reader = _ringreel.ImageReader(
-            {**self._arguments, "part_index": rank * workers + worker, "num_parts": world_size * workers}
-        )
+        reader = self._reader_of(rank * workers + worker, world_size * workers)
         epoch = reader.first_epoch()
         while epoch.number < number:
             epoch = reader.epoch_after(epoch, True)
         return self._batches(reader.batches(epoch))
+
+    def _reader_of(self, part: int, parts: int) -> _ringreel.ImageReader:
+        """The reader of a part. A worker that stays keeps it, and with it the memory of its batches."""
+        if self._reader is None or self._part != (part, parts):
+            self._reader = _ringreel.ImageReader({**self._arguments, "part_index": part, "num_parts": parts})
+            self._part = part, parts
+        return self._reader
 
     def _batches(self, batches: _ringreel.ImageBatches) -> Iterator[tuple[Any, ...]]:
         given = self._arguments

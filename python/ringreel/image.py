@@ -9,8 +9,8 @@ Parameters and batches are those of MXNet 1.9.1. What differs:
 - `round_batch=False` fills the slots that are left with zeros and counts them in `pad`; MXNet leaves old images there,
   and `pad` is 0. A batch may be larger than the number of images.
 - `DataBatch.index` has the ids of the records; MXNet has zeros there.
-- `mean_img` is made of the bytes of the images. MXNet makes it of numbers that `mean_r`, `std_r` and `scale` have changed,
-  and then subtracts it from the bytes.
+- `mean_img` is made of the bytes of the images. MXNet makes it of numbers that `mean_r`, `std_r` and `scale` have
+  changed, and then subtracts it from the bytes.
 - An unknown parameter is a TypeError; MXNet ignores it. An image that cannot be decoded is an error that names its
   file and byte, and the next call continues behind its batch.
 - The missing part of a JPEG file that is cut off has another colour. As in MXNet, that is no error.
