@@ -24,12 +24,12 @@ class ImageOptions(TypedDict, total=False):
         num_parts: Number of parts that the records are cut into.
         part_index: The part that is read, from 0.
         round_batch: Whether the last batch of an epoch is completed with the first images of the next epoch, which
-            then begins behind them. Otherwise the slots that are left are zeros.
+            then begins behind them. Otherwise the remaining slots are zeros.
         preprocess_threads: Threads that decode.
         prefetch_buffer: Batches that are made ahead.
         resize: Length that the shorter edge is resized to first; -1: as it is.
         pad: Pixels that are added on each side before the crop.
-        fill_value: The value of pixels that are not in the image.
+        fill_value: Value of pixels outside the image.
         inter_method: Interpolation: 0 nearest, 1 bilinear, 2 cubic, 3 area, 9 cubic to enlarge and area to shrink,
             10 one of the first four at random.
         rand_crop: Whether the crop is at a random place instead of the centre.
@@ -57,9 +57,9 @@ class ImageOptions(TypedDict, total=False):
         path_maskrec: A `.rec` file of segmentation masks, which take the geometric steps of their images: PNG files of
             greys, or of numbers in a palette. Not MXNet's.
         path_maskidx: Its `.idx` file. The key of a mask is the id in the header of its image.
-        mask_fill_value: The value of mask pixels that are not in the image.
-        max_objects: The labels are objects with boxes, at most so many of an image; 0: they are numbers. Each record
-            has the labels of MXNet's detection records: header length, object width, and for each object its class and
+        mask_fill_value: Value of mask pixels outside the image.
+        max_objects: Largest number of objects with boxes in an image; 0: labels are plain numbers. Each record has the
+            labels of MXNet's detection records: header length, object width, and for each object its class and
             the left, upper, right and lower edge of its box, 0 to 1. A batch has the labels (batch_size, max_objects,
             object_width), with the boxes after the geometric steps; rows of -1 follow the last object.
         object_width: Numbers of an object.

@@ -6,7 +6,7 @@ Parameters and batches are those of MXNet 1.9.1. What differs:
 - Random choices depend on the seed, the epoch and the record alone, not on threads or parts. They have MXNet's
   distributions, but are not the same choices.
 - `shuffle` orders all records of the part anew in each epoch.
-- `round_batch=False` fills the slots that are left with zeros and counts them in `pad`; MXNet leaves old images there,
+- `round_batch=False` fills the remaining slots with zeros and counts them in `pad`; MXNet leaves old images there,
   and `pad` is 0. A batch may be larger than the number of images.
 - `DataBatch.index` has the ids of the records; MXNet has zeros there.
 - `mean_img` is made of the bytes of the images. MXNet makes it of numbers that `mean_r`, `std_r` and `scale` have
@@ -18,6 +18,7 @@ Parameters and batches are those of MXNet 1.9.1. What differs:
   int32, and `aug_seq` are missing.
 """
 
+import operator
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Unpack
@@ -307,7 +308,7 @@ class ImageRecordDataset(Sequence[tuple[Any, ...]]):
             IndexError: There is no such image.
             RingreelError: The record is damaged, or the image cannot be decoded.
         """
-        position = index.__index__()
+        position = operator.index(index)
         if not -len(self) <= position < len(self):
             raise IndexError(f"there is no image {position}: there are {len(self)}")
         pixels, labels, _, masks, _ = self._reader.item(position % len(self), self._epoch)

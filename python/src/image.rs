@@ -344,7 +344,7 @@ impl ImageBatches {
     }
 }
 
-/// A batch that goes back to no producer.
+/// A batch whose memory is freed with it.
 struct Whole(Batch);
 
 trait HasBatch: Send + Sync + 'static {

@@ -1,8 +1,8 @@
 //! Batches, and the threads that fill them.
 //!
 //! A batch is filled by all threads at once, each of which takes the next slot that is free. Threads live for one batch:
-//! starting one takes about ten microseconds, filling a batch about ten milliseconds. So no thread needs a lock but for
-//! taking a slot, and the compiler sees that each slot is written by one thread.
+//! starting one takes about ten microseconds, filling a batch about ten milliseconds. A thread takes a lock only to get
+//! its next slot, and the compiler checks that each slot is written by one thread.
 
 use super::order::{Epoch, Order};
 use super::pipeline::{Target, Workspace};
@@ -40,7 +40,7 @@ pub struct Batch {
     pub masks: Vec<u8>,
     /// The id in the header of each image's record.
     pub ids: Vec<u64>,
-    /// How many of the last slots do not belong to the epoch: images of the next one, or zeros.
+    /// Number of last slots that do not belong to the epoch: images of the next epoch, or zeros.
     pub pad: usize,
     home: Home,
 }
@@ -85,7 +85,7 @@ impl Pool {
     }
 }
 
-/// Where the memory of a batch goes.
+/// The pool that gets the memory of a dropped batch.
 #[derive(Clone, Debug, Default)]
 struct Home(Option<Arc<Pool>>);
 
@@ -210,7 +210,7 @@ impl Filler {
         std::thread::scope(|scope| {
             for space in others {
                 let worker = std::thread::Builder::new().name("decode".to_owned());
-                // Where the system has no thread to give, the others do the work.
+                // If the system refuses a thread, the remaining ones do its work.
                 let _ = worker.spawn_scoped(scope, || work(shared, &jobs, &failure, space));
             }
             own.iter_mut().for_each(|space| work(shared, &jobs, &failure, space));
@@ -241,7 +241,7 @@ impl Filler {
     }
 }
 
-/// Makes images until no slot is left.
+/// Makes images until all slots of the batch are taken.
 fn work<'a>(
     shared: &Shared,
     jobs: &Mutex<impl Iterator<Item = Job<'a>>>,

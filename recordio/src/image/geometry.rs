@@ -1,12 +1,13 @@
-//! Which geometric steps an image takes: planned from its size and random numbers alone, so that its mask and its boxes
-//! take the same ones.
+//! The geometric steps that an image takes. They are planned from its size and random numbers alone, so that its mask and
+//! its boxes take the same steps.
 
 use super::affine::Affine;
 use super::picture::Rect;
 use super::random::Random;
 use super::resize::{Interpolation, Method};
 
-/// What changes where pixels are. The names are MXNet's parameters.
+/// Geometric augmentation: resize, affine transformation, padding, crop and mirror, in this order. The names are MXNet's
+/// parameters.
 #[derive(Clone, Debug)]
 pub struct Geometry {
     /// Length that the shorter edge is resized to before anything else.
@@ -15,9 +16,9 @@ pub struct Geometry {
     pub affine: AffineRange,
     /// Pixels of `fill_value` that are added on each side.
     pub pad: usize,
-    /// The value of pixels that are not in the image.
+    /// Value of pixels outside the image.
     pub fill_value: u8,
-    /// How the part that is given is chosen.
+    /// How the crop is chosen.
     pub crop: Crop,
     /// Whether the crop is at a random place instead of the centre.
     pub rand_crop: bool,
@@ -42,7 +43,7 @@ impl Default for Geometry {
     }
 }
 
-/// How the part of an image that is given is chosen.
+/// How the part of an image that becomes the output is chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Crop {
     /// A part of the output's size. A smaller image is enlarged until it covers the output.
@@ -262,7 +263,7 @@ impl Planner<'_> {
             self.resize(width, scaled(width, self.width, self.height))?;
         }
         if self.height < height {
-            self.resize(self.width, height)?; // lost by rounding
+            self.resize(self.width, height)?; // one row was lost by rounding
         }
         self.crop((width, height), self.options.rand_crop);
         Ok(())

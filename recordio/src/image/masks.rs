@@ -8,14 +8,14 @@ use ringreel_format::recordio::index;
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-/// Where the masks of images are.
+/// The files of the masks.
 #[derive(Clone, Debug)]
 pub struct MaskSource {
     /// The `.rec` file of the masks.
     pub records: PathBuf,
     /// Its `.idx` file. The key of a mask is the id in the header of its image.
     pub index: PathBuf,
-    /// The value of pixels that are not in the image.
+    /// Value of pixels outside the image.
     pub fill: u8,
 }
 
@@ -47,7 +47,7 @@ impl Masks {
         Ok(Masks { places, by_id, fill: source.fill })
     }
 
-    /// Where the mask of image `id` is.
+    /// The place of the mask of image `id`.
     pub(super) fn place(&self, id: u64) -> Option<Place> {
         self.by_id.get(&id).map(|place| self.places.records[*place])
     }

@@ -7,9 +7,9 @@
 //! | `order` | which records form which batch |
 //! | `pipeline` | one image from its record to its slot |
 //! | `picture` | pictures in memory, decoding |
-//! | `geometry`, `affine`, `resize` | what changes where pixels are |
+//! | `geometry`, `affine`, `resize` | geometric augmentation |
 //! | `masks`, `objects` | masks and boxes, which take the steps of their image |
-//! | `colour` | what changes their colours |
+//! | `colour` | random changes of colour |
 //! | `output`, `mean` | normalisation, layout, mean images |
 //! | `random` | random numbers of a seed, an epoch and a record |
 //!
@@ -68,7 +68,7 @@ pub struct ImageSource {
     pub index: Option<PathBuf>,
     /// A `.lst` file, whose labels replace those of the records. Its indices are the ids in the records' headers.
     pub labels: Option<PathBuf>,
-    /// Where the masks of the images are, if they have some.
+    /// The masks of the images, if they have masks.
     pub masks: Option<MaskSource>,
     /// Which part of the records.
     pub part: Share,
@@ -77,7 +77,7 @@ pub struct ImageSource {
     pub is_equal: bool,
 }
 
-/// What batches are made of images.
+/// How batches are made of images.
 #[derive(Clone, Debug)]
 pub struct ImageOptions {
     /// Channels (1, 3 or 4), rows, columns of an image.
@@ -86,7 +86,8 @@ pub struct ImageOptions {
     pub batch_size: usize,
     /// Labels of an image.
     pub label_width: usize,
-    /// The labels are objects with boxes, and `label_width` has no meaning.
+    /// How objects with boxes are read from the labels; none: labels are plain numbers. `label_width` has no meaning with
+    /// objects.
     pub objects: Option<Objects>,
     /// The element type.
     pub element: Element,
@@ -104,16 +105,16 @@ pub struct ImageOptions {
     pub threads: usize,
     /// Batches that are made ahead.
     pub prefetch: usize,
-    /// What is done with images.
+    /// Augmentation and normalisation.
     pub augment: Augment,
 }
 
-/// What is done with images.
+/// Augmentation and normalisation.
 #[derive(Clone, Debug, Default)]
 pub struct Augment {
-    /// What changes where pixels are.
+    /// Geometric augmentation.
     pub geometry: Geometry,
-    /// What changes their colours.
+    /// Random changes of colour.
     pub colour: ColourJitter,
     /// How bytes become numbers.
     pub normalise: Normalise,
@@ -231,7 +232,7 @@ impl ImageEpoch {
     }
 }
 
-/// What all threads use.
+/// The state that all threads share; it does not change.
 struct Shared {
     places: Places,
     labels: Option<HashMap<u64, Vec<f32>>>,
@@ -406,8 +407,8 @@ impl Shared {
     }
 }
 
-/// What `make` makes of the payload of the record at `place`, which is read into `record`. Its errors are in words, and
-/// the place is put before them.
+/// Reads the record at `place` into `record` and calls `make` with its payload. The file and the byte are put before the
+/// text of an error of `make`.
 fn with_record<T>(
     places: &Places,
     place: Place,

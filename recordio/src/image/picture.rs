@@ -12,7 +12,7 @@ pub(super) struct Picture {
     pub(super) width: usize,
     pub(super) height: usize,
     pub(super) channels: usize,
-    /// The bytes, and behind them what is left of a larger picture.
+    /// The bytes, followed by unused memory of larger pictures.
     pub(super) data: Vec<u8>,
 }
 
@@ -99,7 +99,7 @@ impl<'a> View<'a> {
 /// Decodes an image file into 1 (grey), 3 (RGB) or 4 (RGBA) channels, and turns it as its EXIF data say.
 ///
 /// # Errors
-/// What is wrong with the file, in words. No format but JPEG and PNG is decoded.
+/// What is wrong with the file, in words; a file that is neither JPEG nor PNG.
 pub(super) fn decode(content: &[u8], channels: usize, out: &mut Picture) -> Result<(), String> {
     if content.starts_with(&[0xff, 0xd8]) && channels != 4 {
         return decode_jpeg(content, channels, out);

@@ -18,7 +18,7 @@ pub(super) struct Workspace {
     scratch: Scratch,
 }
 
-/// What is done with each image.
+/// Decoding, augmentation and normalisation of single images.
 pub(super) struct Pipeline {
     pub(super) channels: usize,
     /// Width and height of the result.
@@ -28,7 +28,7 @@ pub(super) struct Pipeline {
     pub(super) writer: Writer,
 }
 
-/// What an image went through.
+/// The size of an image and the steps that it took.
 pub(super) struct Taken {
     /// Its width and height in its file.
     pub(super) source: (usize, usize),
