@@ -2,6 +2,8 @@
 
 Parameters and batches are those of MXNet 1.9.1. What differs:
 
+- Bytes of JPEG files differ by the rounding of the decoders: of 97 million bytes 75 % are equal, 0.04 % differ by more
+  than 2, and no difference is larger than 8.
 - Arrays are NumPy arrays, not NDArrays. Their memory is used again for later batches once they are gone.
 - Random choices depend on the seed, the epoch and the record alone, not on threads or parts. They have MXNet's
   distributions, but are not the same choices.

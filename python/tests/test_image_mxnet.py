@@ -16,7 +16,7 @@ from test_recordio_mxnet import mxnet_python
 from ringreel import image
 
 # Of 255.
-JPEG_BOUND = 5
+JPEG_BOUND = 8
 JPEG_MEAN = 0.5
 
 

@@ -14,8 +14,9 @@
 //! | `random` | random numbers of a seed, an epoch and a record |
 //!
 //! Records, batches and pixels are those of MXNet 1.9.1 where nothing is random. Its resizing and its affine
-//! transformations are OpenCV's, whose fixed-point arithmetic is repeated here. JPEG files are decoded by `zune-jpeg`; its
-//! bytes differ by at most 5 from those of libjpeg-turbo.
+//! transformations are OpenCV's, whose fixed-point arithmetic is repeated here. JPEG files are decoded by `zune-jpeg`.
+//! Of 97 million bytes of images of 256x256 to 500x375 pixels 75 % are equal to those of MXNet, 0.04 % differ by more than
+//! 2, and no difference is larger than 8.
 //!
 //! Random choices depend on the seed, the epoch and the record alone: neither on the number of threads nor on the order
 //! in which they work. They are not MXNet's choices, but they have the same distributions.
