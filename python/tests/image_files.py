@@ -14,8 +14,7 @@ def picture(seed, rows, columns, channels=3):
     """Smooth structures and sharp edges."""
     rng = np.random.default_rng(seed)
     coarse = rng.integers(0, 256, (5, 5, channels), np.uint8)
-    mode = {1: "L", 3: "RGB", 4: "RGBA"}[channels]
-    smooth = Image.fromarray(coarse.squeeze(), mode).resize((columns, rows), Image.Resampling.BICUBIC)
+    smooth = Image.fromarray(coarse.squeeze()).resize((columns, rows), Image.Resampling.BICUBIC)
     pixels = np.array(smooth).reshape(rows, columns, channels)
     for _ in range(3):
         y, x = rng.integers(0, rows - 8), rng.integers(0, columns - 8)
