@@ -200,7 +200,7 @@ pub enum Error {
         samples: u64,
     },
     /// A wait exceeded its limit.
-    #[error("timed out after {seconds:.0} s waiting for {what}")]
+    #[error("timed out after {seconds:.1} s waiting for {what}")]
     Timeout {
         /// How long the call waited.
         seconds: f64,

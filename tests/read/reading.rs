@@ -257,7 +257,7 @@ fn readers_wait_while_the_ring_is_being_created() {
 fn waiting_readers_end_at_signals_and_timeouts() {
     let place = Place::new("SWAP_CAP: 2\nSAMPLE: [data, label]\n");
     let said = place.run(&["read", "--timeout", "0.3"]);
-    assert!(said.code == Some(1) && said.err.contains("demo.ring") && said.err.contains("waited"), "{said:?}");
+    assert!(said.code == Some(1) && said.err.contains("demo.ring") && said.err.contains("timed out"), "{said:?}");
     let mut reader = place.start(&["read"]);
     reader.await_err("waiting for a ring");
     reader.terminate();
