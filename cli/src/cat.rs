@@ -18,61 +18,63 @@ use std::path::{Path, PathBuf};
 /// The part of a record that is the image in it.
 const IMAGE: &str = "image";
 
-/// What it takes.
+/// Arguments of `ringreel cat`.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  ringreel cat demo.ring -n 3 --part data -o data.npy       a part, for numpy.load
-  ringreel cat demo.ring -n 3 -o sample.npz                 a whole sample
-  ringreel cat demo.ring/read.7 -n 0 --part data -o v.nii   a volume, for an image viewer
+  ringreel cat demo.ring -n 3 --part data -o data.npy      write one part, for numpy.load
+  ringreel cat demo.ring -n 3 -o sample.npz                write a whole sample
+  ringreel cat demo.ring/read.7 -n 0 --part data -o v.nii  write a volume, for a NIfTI viewer
   ringreel cat demo.ring --part data --axis 2 --slice 40 -o slice.png
   ringreel cat demo.ring --id 0a...1f.3 --as json | jq .meta
   ringreel cat 000017.rec --part label --as raw | xxd | head
-  ringreel cat train.rec -n 12 --part image -o 12.jpg       an MXNet record, without its header (IRHeader)
+  ringreel cat train.rec -n 12 --part image -o 12.jpg
+                                            write the image of an MXNet record, without its header
 
-The format follows from the ending of FILE: .npy .npz .nii .png .json, anything else is raw: the elements, little
-endian, row-major. A record of a RecordIO file has one part, `record`, its payload as it is; the part `image` is what
-follows the header of an MXNet image record. bfloat16 becomes two bytes of no type in .npy and .npz (view them as
-ml_dtypes.bfloat16), and f32 in .nii.
+The file name extension selects the format: .npy, .npz, .nii, .png or .json; any other extension
+means raw. A record of a RecordIO file has one part, `record`, with its payload; of an MXNet image
+record, the part `image` is the payload without the header (IRHeader). A bfloat16 part becomes
+2-byte void elements in .npy and .npz (view them as ml_dtypes.bfloat16), and f32 in .nii.
 
-Nothing but FILE is written, and no index is asked. Exit status: 0 it was written, 1 it is damaged or could not be
-written, 2 it makes no sense, or could not be looked at.")]
+Cat writes only the output file and does not use the index.
+Exit status: 0 success, 1 the sample is damaged or the output could not be written, 2 the
+arguments are invalid or the path could not be read.")]
 pub struct Options {
     #[command(flatten)]
     pub pick: Pick,
-    /// This part alone; needed where there are several, but for npz and json
+    /// Write only this part; required for a sample of several parts, except with npz and json
     #[arg(short, long, value_name = "NAME")]
     part: Option<String>,
-    /// Write to this file, which must not be there yet [default: `-`, stdout]
-    #[arg(short, long, value_name = "FILE")]
+    /// Write to this file, which must not exist; `-` means stdout [default: -]
+    #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
-    /// Write over a file that is there
+    /// Overwrite an existing file
     #[arg(long, requires = "output")]
     force: bool,
-    /// The format, whatever the ending of FILE is
+    /// Output format [default: by the file name extension]
     #[arg(long = "as", value_name = "FORMAT")]
     format: Option<Format>,
-    /// For png, of a volume: the axis that is cut, from 0 [default: 0]
+    /// For png of a volume: slice along this axis, from 0 [default: 0]
     #[arg(long, value_name = "N")]
     axis: Option<usize>,
-    /// For png, of a volume: the slice on that axis, from 0 [default: the middle]
+    /// For png of a volume: index of the slice, from 0 [default: the middle]
     #[arg(long, value_name = "N")]
     slice: Option<u64>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// The elements: little endian, row-major
+    /// Elements without a header: little-endian, row-major
     Raw,
-    /// NumPy's file of one array
+    /// One NumPy array
     Npy,
-    /// NumPy's file of several arrays
+    /// Archive of several NumPy arrays
     Npz,
-    /// NIfTI-1, one file, not compressed
+    /// NIfTI-1, single file, uncompressed
     Nii,
-    /// An image, or a slice of a volume, scaled to its range
+    /// Image, or one slice of a volume, scaled to its value range
     Png,
-    /// Text: dtype, shape, values; of a whole sample its meta as well
+    /// Text: dtype, shape and values; for a whole sample also its meta
     Json,
 }
 

@@ -14,24 +14,24 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What it takes.
+/// Arguments of `ringreel doctor`.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  ringreel doctor -c config.yaml                    this node, before a job is queued
-  ringreel doctor -c config.yaml --json             one check a line
-  ringreel doctor -c config.yaml -v                 and why each check matters
-  srun -N2 ringreel doctor -c config.yaml --peer    what two nodes see of each other
+  ringreel doctor -c config.yaml                  check this node before a job is queued
+  ringreel doctor -c config.yaml --json           print one JSON object per check
+  ringreel doctor -c config.yaml -v               explain why each check matters
+  srun -N2 ringreel doctor -c config.yaml --peer  measure how two nodes see each other's changes
 
-Everything is measured in a scratch directory, which is removed; nothing of the ring is changed. Exit status: 0 nothing
-but warnings, 1 a failure, 2 it could not look.")]
+The doctor measures in a scratch directory, which it removes; it changes nothing in the ring.
+Exit status: 0 no failures (warnings are possible), 1 a check failed, 2 the checks could not run.")]
 pub struct Options {
     #[command(flatten)]
     pub ring: RingArgs,
-    /// Measure a pair of nodes: start the same on both. In DIR, or where the ring is or is to be
+    /// Measure two nodes, in DIR [default: the ring]; run the same command on both at the same time
     #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true)]
     peer: Option<Option<PathBuf>>,
-    /// Longest time to wait for the other node
+    /// Time to wait for the other node
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     peer_timeout: u64,
 }

@@ -15,65 +15,66 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What it takes.
+/// Arguments of `ringreel export`.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  ringreel export demo.ring -o train                        train.rec and train.idx, of the newest generation
-  ringreel export demo.ring -o volumes --as npy             a folder: a file for each part of each sample
-  ringreel export demo.ring -o shards/train --as wds        shards/train-000000.tar and so on, for webdataset
-  ringreel export demo.ring -o few --samples 0..10 --part data
-  ringreel export old.rec   -o new --shard-samples 10000    another program's records, in smaller files
+  ringreel export demo.ring -o train                      write train.rec and train.idx
+  ringreel export demo.ring -o volumes --as npy           write one .npy file per part and sample
+  ringreel export demo.ring -o shards/train --as wds      write shards/train-000000.tar, ...
+  ringreel export demo.ring -o few --samples 0..10        export ten samples
+  ringreel export old.rec   -o new --shard-samples 10000  split a RecordIO file into smaller ones
 
-Order is kept, and the bytes are the same for any number of threads. An interrupted export is taken up again by the same
-command: what is whole is left as it is. Damaged samples are left out and named. Exit status: 0 all is there, 1 something
-was left out or failed, 2 it was asked for something that makes no sense.")]
+The output has the order of the input and is the same for any number of threads. To resume an
+interrupted export, repeat the command: complete files are kept. Damaged samples are skipped with
+a warning.
+Exit status: 0 all samples are exported, 1 samples were skipped or the export failed, 2 the
+arguments are invalid.")]
 pub struct Options {
-    /// A ring, a generation in it, a segment, or a RecordIO file
+    /// Path of a ring, a generation's directory, a segment, or a RecordIO file
     path: PathBuf,
-    /// The folder for `npy`; else what the names of the files begin with
-    #[arg(short, long, value_name = "OUT")]
+    /// Output folder for npy; for other formats, the prefix of the output files
+    #[arg(short, long, value_name = "PATH")]
     output: PathBuf,
-    /// Into what
+    /// Output format
     #[arg(long = "as", value_name = "FORMAT", value_enum, default_value_t = As::Rec)]
     format: As,
-    /// Of a ring, this generation; by default the newest one
+    /// Export generation N of the ring [default: the newest]
     #[arg(long, value_name = "N")]
     generation: Option<u64>,
-    /// Only this part; may be given several times
+    /// Export only this part; may be given several times
     #[arg(long = "part", value_name = "NAME")]
     parts: Vec<String>,
-    /// `rec`: the bare elements of every part, without type and shape
+    /// With rec: write only the elements of every part, without dtype and shape
     #[arg(long)]
     raw: bool,
-    /// Positions A to B - 1 (A.. and ..B do as well)
+    /// Export positions A to B - 1; A.. and ..B leave one end open [default: all]
     #[arg(long, value_name = "A..B", value_parser = range)]
     samples: Option<Range<u64>>,
-    /// Most samples in a file
+    /// Maximum number of samples per file
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     shard_samples: Option<u64>,
-    /// End a file with the sample that brings it to this size, as in 512MiB [default for `wds`: 1GiB]
+    /// Start a new file after the sample that reaches this size, as in 512MiB [default for wds: 1GiB]
     #[arg(long, value_name = "BYTES", value_parser = bytes_option)]
     shard_bytes: Option<u64>,
-    /// Threads that read; by default one for each processor
+    /// Number of reading threads [default: one per processor]
     #[arg(short, long, value_name = "N")]
     threads: Option<usize>,
-    /// Write over what is in the way
+    /// Overwrite existing files
     #[arg(long)]
     force: bool,
-    /// One JSON object a line on stdout
+    /// Print one JSON object per line to stdout
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum As {
-    /// RecordIO: a record for each sample. Bytes and one axis of u8 as they are, all else as .npy; several parts: a
-    /// file for each
+    /// RecordIO with one record per sample and one file per part; bytes and u8 vectors unchanged, other arrays as .npy
     Rec,
-    /// A folder: <position>.<part>.npy and <position>.meta.json
+    /// A folder of <position>.<part>.npy and <position>.meta.json
     Npy,
-    /// Tar files of <id>.<part>.npy and <id>.json, as webdataset reads them
+    /// Tar files of <id>.<part>.npy and <id>.json, for webdataset
     Wds,
 }
 

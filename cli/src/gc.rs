@@ -15,24 +15,26 @@ use ringreel_ops::{gc, repair};
 use serde_json::json;
 use std::sync::Arc;
 
-/// What it takes.
+/// Arguments of `ringreel gc`.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  ringreel gc -c config.yaml               what would be removed; nothing is changed
-  ringreel gc -c config.yaml --apply       remove it
-  ringreel gc demo.ring --keep 1 --apply   without a configuration
+  ringreel gc -c config.yaml              list what would be removed; change nothing
+  ringreel gc -c config.yaml --apply      remove it
+  ringreel gc demo.ring --keep 1 --apply  remove it, without a configuration
 
-It removes what a manager would: generations beyond KEEP that no reader needs, what lies in trash/, directories of late
-calls, and what generators had begun who are dead for six leases (they are watched for so long). No sample that was not
-delivered is removed. Exit status: 0 well, 1 something stays that should go.")]
+Gc removes what a manager would remove: generations beyond KEEP that no reader needs, the contents
+of trash/, directories that late calls made again, and unfinished files of generators that have
+been silent for six leases (gc watches their heartbeats for that time). It never removes an
+undelivered sample.
+Exit status: 0 success, 1 something could not be removed.")]
 pub struct Options {
     #[command(flatten)]
     pub ring: RingArgs,
-    /// Remove it
+    /// Remove the listed files
     #[arg(long)]
     apply: bool,
-    /// Generations to keep besides the newest, at most 1000: needed where there is no configuration that says it
+    /// Number of generations to keep besides the newest, at most 1000; required without a configuration
     #[arg(long, value_name = "N", requires = "ring", value_parser = clap::value_parser!(u64).range(..=MAX_KEEP))]
     keep: Option<u64>,
 }

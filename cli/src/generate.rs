@@ -1,4 +1,4 @@
-//! `ringreel generate`: seeded random samples, for trying a ring out and for testing it.
+//! `ringreel generate`: seeded random samples, for demonstrations and tests.
 
 use super::Common;
 use super::output::{in_words, is_broken_pipe, json_line, line, progress};
@@ -19,38 +19,39 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// What it takes.
+/// Arguments of `ringreel generate`.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   ringreel generate -c config.yaml --samples 100 --shape 64,64,64 --dtype u8 --promote
-  ringreel generate -c config.yaml --rate 2 --seed 7      two samples a second, until Ctrl-C")]
+                                                      write 100 samples and make them readable
+  ringreel generate -c config.yaml --rate 2 --seed 7  write two samples per second until Ctrl-C")]
 pub struct Options {
     #[command(flatten)]
     pub common: Common,
-    /// How many samples; without it, until a signal
+    /// Number of samples [default: continue until Ctrl-C or SIGTERM]
     #[arg(long, value_name = "N")]
     samples: Option<u64>,
     /// Shape of each part
     #[arg(long, value_delimiter = ',', value_name = "N,N,...", default_value = "64,64,64")]
     shape: Vec<u64>,
-    /// Type of each part's elements
-    #[arg(long, default_value = "u8")]
+    /// Element type of each part, such as bool, u8, i16 or f32
+    #[arg(long, value_name = "DTYPE", default_value = "u8")]
     dtype: String,
-    /// Names of the parts; by default the configuration's SAMPLE
+    /// Names of the parts [default: SAMPLE of the configuration]
     #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
     parts: Option<Vec<String>>,
-    /// Sample n of a seed is always the same
-    #[arg(long, default_value_t = 0)]
+    /// Random seed; sample n of a seed is always the same
+    #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// Generate at most R samples per second, 0.000001 to 1000000000; 0: no limit
-    #[arg(long, value_name = "R", value_parser = rate)]
+    /// Maximum number of samples per second, 0.000001 to 1000000000; 0 means no limit
+    #[arg(long, value_name = "RATE", value_parser = rate)]
     rate: Option<f64>,
-    /// At the end, make everything visible, even a generation that is not full
+    /// Promote the last generation at the end, even if it is not full
     #[arg(long)]
     promote: bool,
-    /// Append the id of each finished sample to this file, a line each, flushed
-    #[arg(long, value_name = "FILE")]
+    /// Append the id of each finished sample to this file, one per line, flushed after each
+    #[arg(long, value_name = "PATH")]
     ledger: Option<PathBuf>,
 }
 

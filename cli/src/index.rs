@@ -13,12 +13,12 @@ use ringreel_ops::repair;
 use serde_json::json;
 use std::sync::Arc;
 
-/// What it takes.
+/// Arguments of `ringreel index`.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  ringreel index show -c config.yaml              what the index says, and where it is
-  ringreel index move -c config.yaml --to files   keep it in another place from now on")]
+  ringreel index show -c config.yaml             print the index's location and contents
+  ringreel index move -c config.yaml --to files  move it into files of the ring")]
 pub struct Options {
     #[command(subcommand)]
     action: Action,
@@ -26,9 +26,9 @@ pub struct Options {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Show what the index says
+    /// Show the index's location and contents
     Show(Common),
-    /// Keep the index in another place from now on
+    /// Move the index to another backend
     Move(Move),
 }
 
@@ -36,17 +36,19 @@ enum Action {
 struct Move {
     #[command(flatten)]
     common: Common,
-    /// Where to
-    #[arg(long)]
+    /// Backend to move the index to
+    #[arg(long, value_name = "BACKEND")]
     to: Kind,
-    /// Throw away the index of another ring that is there
+    /// Discard the index of another ring if there is one at the target
     #[arg(long)]
     take_over: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 enum Kind {
+    /// Files in the ring's directory
     Files,
+    /// The MongoDB server of the configuration
     Mongodb,
 }
 

@@ -19,39 +19,41 @@ use serde_json::json;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What it takes.
+/// Arguments of `ringreel inspect`.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  ringreel inspect demo.ring                   a whole ring: generations, who generated, shapes, ranges, what is odd
-  ringreel inspect demo.ring --generation 7    one generation (or: inspect demo.ring/read.7)
-  ringreel inspect demo.ring -n 3              one sample: its parts and its meta
-  ringreel inspect demo.ring --tree            what each name in the directory is
-  ringreel inspect 000017.rec                  a segment
-  ringreel inspect 000017.rec --tree           every record in it, with its offset
-  ringreel inspect 000017.rec --hex -n 0       the bytes of a sample, field by field
-  ringreel inspect train.rec --hex --record 5  those of the sixth record of anybody's RecordIO file
-  ringreel inspect demo.ring --json | jq .odd
+  ringreel inspect demo.ring                   describe generations, owners, parts and issues
+  ringreel inspect demo.ring --generation 7    describe one generation (same as demo.ring/read.7)
+  ringreel inspect demo.ring -n 3              describe one sample: its parts and its meta
+  ringreel inspect demo.ring --tree            explain each name in the ring's directory
+  ringreel inspect 000017.rec                  describe a segment
+  ringreel inspect 000017.rec --tree           list its records with their offsets
+  ringreel inspect 000017.rec --hex -n 0       show the bytes of a sample, field by field
+  ringreel inspect train.rec --hex --record 5  show the bytes of one record of a RecordIO file
+  ringreel inspect demo.ring --json | jq .odd  list the issues as JSON
 
-Nothing is written, and no index is asked: the ring may be in use, and need not be yours. Frames and heads are looked
-at, and the values of a few samples (--glance); `ringreel verify` looks at every byte. Exit status: 0 nothing that was
-seen is damaged, 1 something is, 2 it makes no sense, or could not be looked at.")]
+Inspect writes nothing and does not use the index, so the ring may be in use and may belong to
+another user. It reads frames, heads and the values of a few samples (--glance); `ringreel verify`
+reads every byte.
+Exit status: 0 no damage was seen, 1 damage was seen, 2 the arguments are invalid or the path
+could not be read.")]
 pub struct Options {
     #[command(flatten)]
     pub pick: Pick,
-    /// JSON on stdout: one object, or with --tree and --hex one a line
+    /// Print JSON to stdout: one object, or one per line with --tree and --hex
     #[arg(long)]
     json: bool,
-    /// Every record of a file, or every name in a ring
+    /// List every record of a file, or every name in a ring
     #[arg(long, conflicts_with_all = ["sample", "id", "hex"])]
     tree: bool,
-    /// The bytes of a sample (-n, --id) or of a record (--record), field by field
+    /// Show the bytes of a sample (-n, --id) or of a record (--record), field by field
     #[arg(long)]
     hex: bool,
-    /// With --hex: record N of a file, from 0, as --tree counts them
+    /// With --hex: select record N of a file, from 0, as numbered by --tree
     #[arg(long, value_name = "N", requires = "hex", conflicts_with_all = ["sample", "id"])]
     record: Option<u64>,
-    /// Look at the values of so many samples
+    /// Number of samples whose values are read
     #[arg(long, value_name = "N", default_value_t = 16)]
     glance: u64,
 }

@@ -1,6 +1,6 @@
-//! The command `ringreel`: one file per subcommand, and below them what puts the facts of `ringreel_ops` into sentences
-//! ([`render`]), converts ([`convert`]), draws ([`drawing`]) and writes parts as files of other programs ([`formats`]).
-//! Results go to stdout, everything else to stderr; with `--json`, stdout holds one JSON object a line.
+//! The command `ringreel`. Each subcommand has one file. [`render`] turns the facts of `ringreel_ops` into sentences,
+//! [`convert`] packs and exports samples, [`drawing`] draws them, and [`formats`] writes parts in the file formats of
+//! other programs. Results go to stdout, everything else to stderr; with `--json`, stdout has one JSON object per line.
 #![deny(unsafe_code)]
 
 mod cat;
@@ -45,7 +45,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tracing_subscriber::EnvFilter;
 
-/// A ring of record segments on a shared filesystem, between sample generators and a training job.
+/// A ring of record segments on a shared filesystem, between sample generators and a training job
 #[derive(Parser)]
 #[command(
     name = "ringreel",
@@ -53,46 +53,46 @@ use tracing_subscriber::EnvFilter;
     arg_required_else_help = true,
     after_help = "\
 Examples:
-  ringreel doctor   -c config.yaml                        before a job is queued: whether a ring can live here
-  ringreel manager  -c config.yaml                        keep the ring turning
-  ringreel generate -c config.yaml --samples 100 --promote   put random samples in
-  ringreel read     -c config.yaml --all --json           what is there, a line per sample
-  ringreel status   -c config.yaml                        how it goes; live: ringreel top
-  ringreel inspect  demo.ring                             what is there; what it looks like: ringreel preview
-  ringreel verify   demo.ring                             whether every byte is as it was written
-  ringreel repair   -c config.yaml                        what is damaged and can be mended"
+  ringreel doctor   -c config.yaml               check node and filesystem before queueing a job
+  ringreel manager  -c config.yaml               promote and reclaim generations until Ctrl-C
+  ringreel generate -c config.yaml --samples 100 write random samples
+  ringreel read     -c config.yaml --all --json  print one JSON line per sample
+  ringreel status   -c config.yaml               show the ring's state; live: ringreel top
+  ringreel inspect  demo.ring                    describe the contents; pictures: ringreel preview
+  ringreel verify   demo.ring                    verify all checksums
+  ringreel repair   -c config.yaml               list the possible repairs"
 )]
 struct Cli {
     #[command(subcommand)]
     command: Command,
-    /// Log at level debug to stderr; RINGREEL_LOG=error, warn, info or debug sets the level
+    /// Log at level debug to stderr; RINGREEL_LOG sets another level: error, warn, info or debug
     #[arg(short, long, global = true)]
     verbose: bool,
 }
 
-/// What every subcommand takes.
+/// Arguments of every subcommand that takes a configuration.
 #[derive(Args)]
 struct Common {
-    /// The configuration
-    #[arg(short, long, value_name = "FILE", default_value = "config.yaml")]
+    /// Use this configuration file
+    #[arg(short, long, value_name = "PATH", default_value = "config.yaml")]
     config: PathBuf,
-    /// One JSON object a line on stdout
+    /// Print one JSON object per line to stdout
     #[arg(long)]
     json: bool,
 }
 
-/// What subcommands take that look at a ring.
+/// Arguments of subcommands that accept a ring's directory in place of a configuration.
 #[derive(Args)]
 struct RingArgs {
-    /// The ring's directory, where no configuration is at hand
-    #[arg(value_name = "RING", conflicts_with = "config")]
+    /// Use the ring in this directory instead of a configuration
+    #[arg(value_name = "PATH", conflicts_with = "config")]
     ring: Option<PathBuf>,
     #[command(flatten)]
     common: Common,
 }
 
 impl RingArgs {
-    /// The configuration, or what stands in for it.
+    /// Returns the configuration; for a ring given by its directory, one with default values.
     fn config(&self) -> anyhow::Result<Config> {
         match &self.ring {
             Some(ring) => Ok(Config::of_ring(ring)?),
@@ -100,15 +100,15 @@ impl RingArgs {
         }
     }
 
-    /// Removes from `status` what follows from KEEP, which is not known of a ring given by its
-    /// directory: by default, one generation before the newest is kept.
+    /// Removes from `status` what depends on KEEP if the ring was given by its directory, because KEEP is then unknown.
+    /// The default keeps one generation before the newest.
     fn forget_guesses(&self, status: &mut Status) {
         if self.ring.is_some() {
             status.missing.retain(|n| n.saturating_add(1) != status.newest);
         }
     }
 
-    /// The ring, to be looked at: nothing is written, and an index that is away is borne.
+    /// Opens the ring without writing to it. An unreachable index is not an error.
     fn look(&self) -> anyhow::Result<Ring> {
         Ok(Ring::find(Arc::new(Posix), &self.config()?)?)
     }
@@ -116,59 +116,62 @@ impl RingArgs {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Check whether a ring can live here: configuration, filesystem, index, machine, a pair of nodes
+    /// Check configuration, filesystem, index and machine before running a ring
     Doctor(doctor::Options),
-    /// Promote full generations, reclaim old ones, bring in what dead generators finished
+    /// Run maintenance: promote full generations, reclaim old ones, adopt segments
     #[command(after_help = "\
 Examples:
-  ringreel manager -c config.yaml                 until Ctrl-C or SIGTERM; a second one stands by
-  ringreel manager -c config.yaml --json          a line for each swap")]
+  ringreel manager -c config.yaml         run until Ctrl-C; a second manager waits as standby
+  ringreel manager -c config.yaml --json  print a JSON line after each swap
+
+The manager promotes full generations, reclaims generations beyond KEEP, and adopts the finished
+segments of dead generators. Ctrl-C and SIGTERM stop it; its lease then passes to a standby.")]
     Manager(Common),
-    /// Put seeded random samples into the ring
+    /// Write seeded random samples to the ring
     Generate(generate::Options),
-    /// Take samples out
+    /// Read samples from the ring
     Read(read::Options),
-    /// Make the generation that fills readable as it is
+    /// Promote the filling generation before it is full
     Promote(promote::Options),
-    /// Show generations, fill, rates, and who takes part
+    /// Show generations, fill level, rates and members
     Status(status::Options),
-    /// Show the same and more on the terminal, live
+    /// Show the ring's state live in the terminal
     Top(top::Options),
-    /// Tell monitoring how it goes: JSON lines, or Prometheus' text
+    /// Export metrics as JSON lines or in Prometheus format
     Metrics(metrics::Options),
-    /// Write a page about a ring: what it is, how it went, how it is
+    /// Write an HTML report on the ring's state and history
     Report(report::Options),
-    /// Say what a ring, a generation, a file or a sample is, by path
+    /// Describe a ring, generation, file or sample
     Inspect(inspect::Options),
-    /// Draw samples: slices through volumes, labels in colours, images
+    /// Draw samples: slices of volumes, labels in colour, images
     Preview(preview::Options),
-    /// Give a sample, or a part of it, as a file that other programs read
+    /// Write a sample or one of its parts in a common file format
     Cat(cat::Options),
-    /// Check every byte of a ring, a generation or a file, by path
+    /// Verify all checksums of a ring, generation or file
     Verify(verify::Options),
-    /// Say what is damaged and can be mended, and mend it
+    /// List possible repairs of a ring, or apply them
     Repair(repair::Options),
-    /// Remove what a manager would remove
+    /// List or remove files that no process needs
     Gc(gc::Options),
-    /// Write samples as RecordIO, .npy or webdataset files
+    /// Export samples as RecordIO, .npy or webdataset files
     Export(export::Options),
-    /// Make RecordIO files, or samples in a ring, of images, .npy, NIfTI or text
+    /// Pack images, .npy, NIfTI or text into RecordIO files or a ring
     Pack(pack::Options),
-    /// Show the values in effect, and where each came from
+    /// Show the effective configuration and the origin of each value
     #[command(after_help = "\
 Examples:
-  ringreel config -c config.yaml                  every key, its value, and the line it came from")]
+  ringreel config -c config.yaml  print every key with its value and where it was set")]
     Config(Common),
-    /// Show the index, or move it
+    /// Show the index, or move it to another backend
     Index(index::Options),
-    /// Print what a shell completes
+    /// Generate shell completions
     Completions(shell::Completions),
-    /// Print the manual, or write its pages
+    /// Print the manual page, or write all pages to a directory
     Man(shell::ManPages),
 }
 
 impl Command {
-    /// Whether lines on stderr would spoil what it shows.
+    /// Returns true if log lines on stderr would corrupt the display.
     fn owns_the_terminal(&self) -> bool {
         matches!(self, Command::Top(options) if !options.once) && std::io::stderr().is_terminal()
     }
@@ -179,8 +182,8 @@ pub fn command() -> clap::Command {
     Cli::command().disable_help_subcommand(true)
 }
 
-/// Runs the command with these arguments, the first being its own name. Returns its exit status: 0 well, 1 damage was
-/// found or something failed, 2 it was asked for something that makes no sense.
+/// Runs the command with these arguments, the first being the program's name. Returns the exit status: 0 success, 1
+/// damage was found or an operation failed, 2 the arguments, the configuration or the ring are not usable.
 pub fn run_from(args: Vec<OsString>) -> i32 {
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
@@ -230,7 +233,7 @@ fn log_to_stderr(verbose: bool) {
     let ansi = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(ansi);
     let log = log.with_timer(output::Clock).with_writer(move || output::PlainLog { colours: ansi });
-    let _ = log.with_target(false).try_init(); // a program that runs us may log in its own way
+    let _ = log.with_target(false).try_init(); // fails if the calling program has set a logger already
 }
 
 fn load(common: &Common) -> anyhow::Result<Config> {

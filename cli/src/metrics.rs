@@ -17,31 +17,33 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// What it takes.
+/// Arguments of `ringreel metrics`.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  ringreel metrics demo.ring                     Prometheus' text, once
-  ringreel metrics demo.ring --json --every 2    a JSON line every two seconds
-  ringreel metrics -c config.yaml --json --every 10 -o ring.jsonl     the same, appended to a file
+  ringreel metrics demo.ring                   print metrics once, in Prometheus format
+  ringreel metrics demo.ring --json --every 2  print a JSON line every two seconds
+  ringreel metrics -c config.yaml --json --every 10 -o ring.jsonl
+                                               append a JSON line every ten seconds
   ringreel metrics -c config.yaml --every 15 -o /var/lib/node_exporter/ring.prom
-                                                 for node_exporter's textfile collector
-  ringreel metrics -c config.yaml --listen 9464  http://127.0.0.1:9464/metrics, for Prometheus itself
+                                               feed the textfile collector of node_exporter
+  ringreel metrics -c config.yaml --listen 9464  serve http://127.0.0.1:9464/metrics for Prometheus
 
-A ring that is away when it is looked at again is told as ringreel_up 0, or as a line with \"error\".")]
+With --every or --listen, an unreachable ring is reported as ringreel_up 0, or as a JSON line with
+the key \"error\".")]
 pub struct Options {
     #[command(flatten)]
     pub ring: RingArgs,
-    /// Prometheus' text format (that is what it is without --json, too)
+    /// Use the Prometheus text format, which is the default
     #[arg(long, conflicts_with = "json")]
     prometheus: bool,
-    /// Again every S seconds, until Ctrl-C
-    #[arg(long, value_name = "S", value_parser = interval)]
+    /// Repeat at this interval until Ctrl-C
+    #[arg(long, value_name = "SECONDS", value_parser = interval)]
     every: Option<Duration>,
-    /// Write to this file: Prometheus' text replaces it, JSON lines are appended; `-`: stdout
-    #[arg(short, long, value_name = "FILE")]
+    /// Write to this file: Prometheus text replaces it, JSON lines are appended; `-` means stdout [default: -]
+    #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
-    /// Serve /metrics (Prometheus' text) and /json there; a port alone is one of 127.0.0.1
+    /// Serve /metrics (Prometheus text) and /json over HTTP; ADDR defaults to 127.0.0.1
     #[arg(long, value_name = "[ADDR:]PORT", value_parser = address, conflicts_with_all = ["json", "output", "every"])]
     listen: Option<SocketAddr>,
 }

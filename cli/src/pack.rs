@@ -17,29 +17,31 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// What it takes.
+/// Arguments of `ringreel pack`.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  ringreel pack --list --recursive train photos     train.lst of the images below photos, a label for each directory
-  ringreel pack train photos --resize 256           train.rec and train.idx of what train.lst names
-  ringreel pack train photos --pass-through         the same, with the files' bytes as they are
-  ringreel pack --from npy   volumes -o volumes     volumes.rec: an .npy file in each record
-  ringreel pack --from text  words.txt -o words     words.rec: a line in each record
-  ringreel pack --from nifti scans -c config.yaml --part 'data=*_t1.nii.gz' --part 'label=*_seg.nii.gz'
-                                                    samples of two parts into a ring, matched by the *
+  ringreel pack --list --recursive train photos  list images in train.lst, one label per folder
+  ringreel pack train photos --resize 256        pack the images of train.lst into train.rec
+  ringreel pack train photos --pass-through      the same, without re-encoding the images
+  ringreel pack --from npy   volumes -o volumes  pack one .npy file per record into volumes.rec
+  ringreel pack --from text  words.txt -o words  pack one line per record into words.rec
+  ringreel pack --from nifti scans -c config.yaml --part 'data=*_t1.nii' --part 'label=*_seg.nii'
+                                                 write samples of two parts, matched by the *
 
-Lists and images: as MXNet's im2rec.py. Order is that of the input, and the bytes are the same for any number of threads. What cannot be
-packed is named and left out. Exit status: 0 all is packed, 1 something was left out or failed, 2 it was asked for
-something that makes no sense.")]
+Lists and image records have the format of MXNet's im2rec.py. The output has the order of the
+input and is the same for any number of threads. Inputs that cannot be packed are skipped with a
+warning.
+Exit status: 0 all inputs are packed, 1 inputs were skipped or packing failed, 2 the arguments are
+invalid.")]
 pub struct Options {
-    /// Images: the lists' prefix (or one list), and the folder. Others: files and folders
+    /// For images: the prefix of the lists (or one list) and the image folder; otherwise files and folders
     #[arg(value_name = "PATH", num_args = 1.., required = true)]
     paths: Vec<PathBuf>,
-    /// Where to: NAME.rec and NAME.idx; images: by default beside the list
-    #[arg(short, long, value_name = "NAME")]
+    /// Write PATH.rec and PATH.idx [default for images: the list's path]
+    #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
-    /// What is packed
+    /// Kind of input
     #[arg(long, value_name = "KIND", value_enum, default_value_t = From::Images)]
     from: From,
     #[command(flatten)]
@@ -48,24 +50,24 @@ pub struct Options {
     lists: Lists,
     #[command(flatten)]
     images: Images,
-    /// Threads; by default one for each processor
+    /// Number of threads [default: one per processor]
     #[arg(short, long, alias = "num-thread", value_name = "N")]
     threads: Option<usize>,
-    /// End at the first input that cannot be packed
+    /// Stop at the first input that cannot be packed
     #[arg(long)]
     strict: bool,
-    /// Write over what is in the way
+    /// Overwrite existing files
     #[arg(long)]
     force: bool,
-    /// One JSON object a line on stdout
+    /// Print one JSON object per line to stdout
     #[arg(long)]
     json: bool,
 }
 
-/// What is packed.
+/// Kinds of input.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum From {
-    /// Images that lists name
+    /// Images named by lists
     Images,
     /// Arrays in .npy files
     Npy,
@@ -75,83 +77,85 @@ enum From {
     Text,
 }
 
-/// Where arrays and text go.
+/// Arguments for arrays and text.
 #[derive(Args)]
 #[command(next_help_heading = "Arrays and text")]
 struct Others {
-    /// Into the ring of this configuration, not into RecordIO files; what is packed becomes visible at the end
-    #[arg(short, long, value_name = "FILE", conflicts_with = "output")]
+    /// Write to the ring of this configuration file instead of RecordIO files; samples become readable at the end
+    #[arg(short, long, value_name = "PATH", conflicts_with = "output")]
     config: Option<PathBuf>,
-    /// Into a ring: note each finished input in this file, and leave out those that stand there
-    #[arg(long, value_name = "FILE", requires = "config")]
+    /// With -c: record each finished input in this file, and skip the inputs it already lists
+    #[arg(long, value_name = "PATH", requires = "config")]
     journal: Option<PathBuf>,
-    /// The files of one part, as a path below the folder with one *, which stands for the same in all parts
+    /// Files of one part: a path relative to the folder with one *, whose match is equal in all parts of a sample
     #[arg(long = "part", value_name = "NAME=PATTERN", value_parser = Pattern::parse)]
     parts: Vec<Pattern>,
 }
 
-/// How lists are made.
+/// Arguments for lists of images.
 #[derive(Args)]
 #[command(next_help_heading = "Lists of images")]
 struct Lists {
-    /// Make PREFIX.lst of the images in a folder
+    /// Write PREFIX.lst, the list of the images in a folder
     #[arg(long)]
     list: bool,
-    /// With its subfolders, each a label of its own
+    /// Include subfolders, one label per folder
     #[arg(long, requires = "list")]
     recursive: bool,
-    /// In the order of the names
+    /// Sort by name instead of shuffling
     #[arg(long, requires = "list")]
     no_shuffle: bool,
-    /// Shuffle as Python's random does with this seed
+    /// Shuffle seed, with the order of Python's random
     #[arg(long, value_name = "N", default_value_t = 100)]
     seed: u64,
-    /// Part of the images for PREFIX_train.lst
-    #[arg(long, value_name = "X", default_value_t = 1.0)]
+    /// Fraction of the images for PREFIX_train.lst, 0 to 1
+    #[arg(long, value_name = "RATIO", default_value_t = 1.0)]
     train_ratio: f64,
-    /// Part of the images for PREFIX_test.lst; the rest is for PREFIX_val.lst
-    #[arg(long, value_name = "X", default_value_t = 0.0)]
+    /// Fraction of the images for PREFIX_test.lst, 0 to 1; the rest goes to PREFIX_val.lst
+    #[arg(long, value_name = "RATIO", default_value_t = 0.0)]
     test_ratio: f64,
-    /// Divide them into so many lists first
+    /// Split the images into N sets of lists
     #[arg(long, value_name = "N", default_value_t = 1)]
     chunks: usize,
-    /// How names of images end
+    /// File name extensions of images
     #[arg(long, value_name = "EXT,...", value_delimiter = ',', default_value = ".jpeg,.jpg,.png")]
     exts: Vec<String>,
 }
 
-/// What becomes of images.
+/// Arguments for images.
 #[derive(Args)]
 #[command(next_help_heading = "Images")]
 struct Images {
-    /// The files' bytes as they are, not decoded
+    /// Copy the files' bytes without decoding them
     #[arg(long)]
     pass_through: bool,
-    /// Length of the shorter side; 0: as it is
+    /// Resize the shorter side to this length; 0 keeps the size
     #[arg(long, value_name = "PIXELS", default_value_t = 0)]
     resize: u32,
-    /// Take the square in the middle
+    /// Crop to the square in the centre
     #[arg(long)]
     center_crop: bool,
-    /// Quality of JPEG, 1 to 100; compression of PNG, 1 to 9
+    /// JPEG quality, 1 to 100, or PNG compression level, 1 to 9
     #[arg(long, value_name = "N", default_value_t = 95)]
     quality: u8,
-    /// Into which format
-    #[arg(long, value_enum, default_value_t = Encoding::Jpg)]
+    /// Image format to encode
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Encoding::Jpg)]
     encoding: Encoding,
-    /// 1: three channels; 0: gray; -1: as they are, with transparency
+    /// Colour mode: 1 for RGB, 0 for gray, -1 to keep the channels, including alpha
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true,
           value_parser = clap::value_parser!(i8).range(-1..=1))]
     color: i8,
-    /// All labels of an image, not the first alone
+    /// Pack all labels of an image instead of the first
     #[arg(long)]
     pack_label: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Encoding {
+    /// JPEG
     #[value(name = ".jpg", alias = "jpg")]
     Jpg,
+    /// PNG
     #[value(name = ".png", alias = "png")]
     Png,
 }

@@ -16,60 +16,66 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What it takes.
+/// Arguments of `ringreel preview`.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  ringreel preview demo.ring                              in the terminal: slices of six samples
-  ringreel preview demo.ring -o sheet.png --samples 12    as a file
-  ringreel preview demo.ring --generation 7 --part t1     one part, of a generation that is still there
-  ringreel preview train.rec -o train.jpg                 the images in anybody's RecordIO file
+  ringreel preview demo.ring                            show slices of six samples in the terminal
+  ringreel preview demo.ring -o sheet.png --samples 12  write a picture of 12 samples
+  ringreel preview demo.ring --generation 7 --part t1   show one part of an older generation
+  ringreel preview train.rec -o train.jpg               show the images in any RecordIO file
 
-Volumes are shown by their three middle slices; labels in colours over them. Nothing is written but the picture.
-Exit status: 0 all is well, 1 damage was found (it is marked), 2 nothing can be shown.")]
+A volume is drawn as its three middle slices, with labels as a colour overlay.
+Exit status: 0 success, 1 damage was found (it is marked in the picture), 2 nothing can be drawn.")]
 pub struct Options {
-    /// A ring, a generation in it, or a file
+    /// Path of a ring, a generation's directory, or a file
     path: PathBuf,
-    /// The picture: a .png or .jpg file
-    #[arg(short, long, value_name = "FILE")]
+    /// Write the picture to this .png or .jpg file
+    #[arg(short, long, value_name = "PATH")]
     out: Option<PathBuf>,
-    /// A generation of the ring; by default the newest one
+    /// Draw samples of generation N [default: the newest]
     #[arg(long, value_name = "N")]
     generation: Option<u64>,
-    /// Samples, spread over all there are
-    #[arg(long, value_name = "K", default_value_t = 6, value_parser = clap::value_parser!(u16).range(1..=MOST_SAMPLES as i64))]
+    /// Number of samples, spread evenly over the generation or file
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u16).range(1..=MOST_SAMPLES as i64))]
     samples: u16,
-    /// Width of the picture in pixels; by default 1200, or what the terminal has
-    #[arg(long, value_name = "PX", value_parser = clap::value_parser!(u32).range(*WIDTHS.start() as i64..=*WIDTHS.end() as i64))]
+    /// Width of the picture [default: 1200, or the terminal's width]
+    #[arg(long, value_name = "PIXELS", value_parser = clap::value_parser!(u32).range(*WIDTHS.start() as i64..=*WIDTHS.end() as i64))]
     width: Option<u32>,
-    /// The part to draw; by default all that can be
+    /// Draw only this part [default: all parts that can be drawn]
     #[arg(long, value_name = "NAME")]
     part: Option<String>,
-    /// The part to draw in colours over the others; by default the one that looks like labels
+    /// Draw this part as a colour overlay [default: the part that looks like labels]
     #[arg(long, value_name = "NAME")]
     label: Option<String>,
-    /// What the axes of a volume are: right, front, up as in NIfTI; or outermost first, as in a stack of images
-    #[arg(long, value_enum, default_value = "xyz")]
+    /// Axis order of volumes
+    #[arg(long, value_name = "ORDER", value_enum, default_value = "xyz")]
     axes: AxesName,
-    /// How it is shown in a terminal
-    #[arg(long = "as", value_enum, default_value = "auto", conflicts_with = "out")]
+    /// Graphics protocol for the terminal
+    #[arg(long = "as", value_name = "PROTOCOL", value_enum, default_value = "auto", conflicts_with = "out")]
     shown: As,
-    /// One JSON object on stdout: what was drawn where (with -o)
+    /// With -o: print one JSON object that describes the picture
     #[arg(long, requires = "out")]
     pub json: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum As {
+    /// The best protocol of the terminal
     Auto,
+    /// Kitty graphics
     Kitty,
+    /// Sixel graphics
     Sixel,
+    /// Coloured half blocks, for any terminal with colours
     Blocks,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum AxesName {
+    /// Right, front, up, as in NIfTI
     Xyz,
+    /// Outermost axis first, as in a stack of images
     Zyx,
 }
 

@@ -9,16 +9,18 @@ use ringreel::ring::Ring;
 use serde_json::json;
 use std::sync::Arc;
 
-/// What it takes.
+/// Arguments of `ringreel promote`.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  ringreel promote -c config.yaml             what was generated so far can be read
-  ringreel promote -c config.yaml --json
+  ringreel promote -c config.yaml         make all samples generated so far readable
+  ringreel promote -c config.yaml --json  the same, printed as JSON
 
-The generation that fills becomes readable as it is; whoever generates goes on in the next one. What a dead generator
-finished and nobody has linked yet is the manager's (or `ringreel repair --apply`).
-Exit status: 0 it is readable, 1 there was nothing, or it waits for readers (REUSE min).")]
+The filling generation becomes readable with the samples it has; generators continue in the next
+one. Finished segments of dead generators that are not linked yet are left to the manager (or
+`ringreel repair --apply`).
+Exit status: 0 the generation is readable, 1 there was nothing to promote, or readers block it
+(REUSE min).")]
 pub struct Options {
     #[command(flatten)]
     pub common: Common,

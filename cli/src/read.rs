@@ -19,49 +19,51 @@ use serde_json::json;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What it takes.
+/// Arguments of `ringreel read`.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  ringreel read -c config.yaml --all --json               what is there, a line per sample
+  ringreel read -c config.yaml --all --json  print one JSON line per sample of the ring
   ringreel read -c config.yaml --rank 0 --world-size 4 --generations 2
-  ringreel read -c config.yaml --replay                   the runs whose logs are kept
-  ringreel read -c config.yaml --replay RUN --json        what a training has read, in its order
+                                             read a quarter of the next two generations
+  ringreel read -c config.yaml --replay      list the runs whose logs are kept
+  ringreel read -c config.yaml --replay RUN --json
+                                             print the samples that a run has read, in its order
 
-Exit status: 0 well, 1 a sample is damaged, a generation that KEEP covers is missing, nothing came in time, or a signal
-ended --all or --replay.")]
+Exit status: 0 success, 1 a sample is damaged, a generation that KEEP covers is missing, the
+timeout expired, or a signal interrupted --all or --replay.")]
 pub struct Options {
     #[command(flatten)]
     pub common: Common,
-    /// This reader's number, from 0
-    #[arg(long, default_value_t = 0)]
+    /// Rank of this reader, from 0
+    #[arg(long, value_name = "N", default_value_t = 0)]
     rank: u64,
-    /// How many readers share the samples
-    #[arg(long, default_value_t = 1)]
+    /// Number of readers that share the samples
+    #[arg(long, value_name = "N", default_value_t = 1)]
     world_size: u64,
-    /// End after so many samples (a generation is read again while there is no newer one)
+    /// Stop after N samples; a generation is read again until there is a newer one
     #[arg(long, value_name = "N", conflicts_with_all = ["generations", "all"])]
     samples: Option<u64>,
-    /// End after so many generations, each once, waiting for new ones
-    #[arg(long, value_name = "G", conflicts_with = "all")]
+    /// Stop after N generations; each is read once, waiting for new ones
+    #[arg(long, value_name = "N", conflicts_with = "all")]
     generations: Option<u64>,
-    /// Every sample of every generation that is kept now, once, without waiting
+    /// Read every sample of all existing generations once, without waiting
     #[arg(long)]
     all: bool,
-    /// A shuffled order in each epoch
+    /// Shuffle the samples of each epoch
     #[arg(long)]
     shuffle: bool,
-    /// Which shuffled orders
+    /// Shuffle seed
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// Take part in this run: its readers follow the same sequence of generations
+    /// Join this run; all readers of a run read the same sequence of generations
     #[arg(long, value_name = "RUN", conflicts_with = "all")]
     run: Option<String>,
-    /// Read what this run has read, in its order (without a name of a run: list the runs whose logs are kept)
+    /// Read the samples that this run has read, in its order; without RUN, list the runs whose logs are kept
     #[arg(long, value_name = "RUN", num_args = 0..=1, default_missing_value = "", conflicts_with_all = ["all", "run", "shuffle", "seed"])]
     replay: Option<String>,
-    /// Give up after waiting so many seconds
-    #[arg(long, value_name = "S", value_parser = seconds)]
+    /// Exit with an error after waiting this long for samples
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
 }
 

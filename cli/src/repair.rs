@@ -14,28 +14,31 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What it takes.
+/// Arguments of `ringreel repair`.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  ringreel repair demo.ring                        what is to be mended; nothing is changed
-  ringreel repair -c config.yaml --apply           mend it
-  ringreel repair -c config.yaml --apply --salvage saved   and save what is left of damaged segments
-  ringreel repair -c config.yaml --json            one JSON object a line
+  ringreel repair demo.ring               list the repairs; change nothing
+  ringreel repair -c config.yaml --apply  apply the repairs
+  ringreel repair -c config.yaml --apply --salvage saved
+                                          also copy intact samples of damaged segments to saved/
+  ringreel repair -c config.yaml --json   print one JSON object per line
 
-No sample is deleted. Where it matters who works in the ring, everybody is watched for a lease (LEASE_SECONDS). With
---apply give the configuration, not the directory, where its index is in MongoDB.
-Exit status: 0 nothing is to be mended any more, 1 something is or could not be, 2 it could not look.")]
+Repair never deletes samples. If a repair depends on which processes are alive, it first watches
+all heartbeats for one lease (LEASE_SECONDS). For a ring with its index in MongoDB, --apply needs
+the configuration (-c), not the directory.
+Exit status: 0 no repairs are left, 1 repairs are left or failed, 2 the ring could not be
+examined.")]
 pub struct Options {
     #[command(flatten)]
     pub ring: RingArgs,
-    /// Do it
+    /// Apply the repairs
     #[arg(long)]
     apply: bool,
-    /// Throw away the index of another ring that is in the place of this one's
+    /// Discard the index of another ring at this ring's index location
     #[arg(long, requires = "apply")]
     take_over: bool,
-    /// Write what can be read of damaged segments into new segments in this directory; the ring itself is not changed
+    /// Copy the intact samples of damaged segments into new segments in this directory, outside the ring
     #[arg(long, value_name = "DIR")]
     salvage: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! `ringreel completions` and `ringreel man`: for a shell and for `man`, made of the command's own definitions.
+//! `ringreel completions` and `ringreel man`, generated from the command's definitions.
 
 use super::Cli;
 use super::output::line;
@@ -7,31 +7,31 @@ use clap_complete::Shell;
 use std::io::{self, Write, stdout};
 use std::path::{Path, PathBuf};
 
-/// What `completions` takes.
+/// Arguments of `ringreel completions`.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   ringreel completions bash > ~/.local/share/bash-completion/completions/ringreel
-  ringreel completions zsh  > ~/.zfunc/_ringreel         (with fpath+=~/.zfunc before compinit)
+  ringreel completions zsh  > ~/.zfunc/_ringreel  (with fpath+=~/.zfunc before compinit)
   ringreel completions fish > ~/.config/fish/completions/ringreel.fish")]
 pub struct Completions {
-    /// For which shell
+    /// Shell to generate completions for
     shell: Shell,
 }
 
-/// What `man` takes.
+/// Arguments of `ringreel man`.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  ringreel man | man -l -                               the page about all of it
-  ringreel man -o ~/.local/share/man/man1               every page; then: man ringreel-verify")]
+  ringreel man | man -l -                  read the main page
+  ringreel man -o ~/.local/share/man/man1  install all pages; then: man ringreel-verify")]
 pub struct ManPages {
-    /// Write the pages of all subcommands into this directory
+    /// Write the pages of all subcommands to this directory
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
 }
 
-/// Prints what the shell is to read.
+/// Prints the completion script.
 pub fn completions(options: &Completions) -> anyhow::Result<i32> {
     let mut script = Vec::new();
     clap_complete::generate(options.shell, &mut Cli::command(), "ringreel", &mut script);
@@ -39,7 +39,7 @@ pub fn completions(options: &Completions) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-/// Prints the page of the command, or writes all pages.
+/// Prints the main page, or writes all pages.
 pub fn man(options: &ManPages) -> anyhow::Result<i32> {
     let mut command = super::command();
     command.build();
@@ -53,7 +53,7 @@ pub fn man(options: &ManPages) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-/// The name of a command's page, and the page. Its examples are lines, not prose.
+/// Returns the file name and the text of a command's page. Its examples keep their line breaks.
 fn page(command: &clap::Command) -> io::Result<(String, String)> {
     let man = clap_mangen::Man::new(command.clone());
     let mut text = Vec::new();

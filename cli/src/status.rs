@@ -12,20 +12,20 @@ use ringreel_ops::status::status;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
-/// What it takes.
+/// Arguments of `ringreel status`.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  ringreel status -c config.yaml          how it goes
-  ringreel status demo.ring --watch       the same, again and again, until Ctrl-C
-  ringreel status demo.ring --watch 10 --json    a line every ten seconds
+  ringreel status -c config.yaml               show the status once
+  ringreel status demo.ring --watch            refresh it every 2 seconds until Ctrl-C
+  ringreel status demo.ring --watch 10 --json  print a JSON line every ten seconds
 
-On a terminal, `ringreel top` shows more.")]
+In a terminal, `ringreel top` shows more.")]
 pub struct Options {
     #[command(flatten)]
     pub ring: RingArgs,
-    /// Look again every S seconds, until Ctrl-C (2 where no number follows)
-    #[arg(short, long, value_name = "S", num_args = 0..=1, default_missing_value = "2", value_parser = interval)]
+    /// Refresh at this interval until Ctrl-C; 2 if no number is given
+    #[arg(short, long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", value_parser = interval)]
     watch: Option<Duration>,
 }
 

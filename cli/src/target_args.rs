@@ -1,4 +1,4 @@
-//! What is looked at, by path: the arguments that `inspect` and `cat` share.
+//! The arguments of `inspect` and `cat` that select a ring, generation, file or sample.
 
 use super::output;
 use clap::Args;
@@ -16,26 +16,26 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// A path, and what of it.
+/// A path, and the selected sample or generation in it.
 #[derive(Args)]
 pub struct Pick {
-    /// A ring, a generation in it, or a file
+    /// Path of a ring, a generation's directory, or a file
     pub path: PathBuf,
-    /// The sample at this position, from 0 (of a ring: in its newest generation)
+    /// Select the sample at position N, from 0; in a ring, of its newest generation
     #[arg(short = 'n', long, value_name = "N", conflicts_with = "id")]
     pub sample: Option<u64>,
-    /// The sample with this id, wherever in the ring it is; the first 4 or more digits are enough where
-    /// they are unique, as in 3160cb0b.0
+    /// Select the sample with this id, in any generation; a unique prefix of at least 4 digits is enough,
+    /// as in 3160cb0b.0
     #[arg(long, value_name = "SAMPLE_ID")]
     pub id: Option<IdPrefix>,
-    /// Generation N of the ring
+    /// Select generation N of the ring [default: the newest]
     #[arg(long, value_name = "N")]
     pub generation: Option<u64>,
 }
 
 impl Pick {
-    /// What the path leads to; in a ring, the generation that was asked for, or the one that has the sample. And the
-    /// filesystem to look at it with.
+    /// Returns the filesystem to read with, and what the path names. In a ring, this is the generation of `--generation`
+    /// or the one that contains the sample of `--id`.
     pub fn subject(&self) -> Result<(Arc<dyn Fs>, Subject)> {
         let fs: Arc<dyn Fs> = Arc::new(Posix);
         let named = Subject::at(&*fs, &self.path)?;
@@ -45,14 +45,17 @@ impl Pick {
             (Subject::Ring(layout), Some(n), _) => find::generation(&*fs, &layout, n)?,
             (Subject::Ring(layout), None, Some(id)) => find::holder(&fs, &layout, id)?.ok_or_else(|| nowhere(id))?,
             (_, Some(_), _) => {
-                return Err(Error::Sample(format!("{}: --generation is for a ring", self.path.display())));
+                return Err(Error::Sample(format!(
+                    "{}: --generation requires the path of a ring",
+                    self.path.display()
+                )));
             }
             (subject, ..) => subject,
         };
         Ok((fs, subject))
     }
 
-    /// The position of the sample that was asked for: 0 where none was.
+    /// Returns the position of the selected sample; 0 if none was selected.
     pub fn position(&self, samples: &Samples) -> Result<u64> {
         match &self.id {
             Some(prefix) => {
@@ -64,7 +67,7 @@ impl Pick {
     }
 }
 
-/// A sample's id, or the first digits of its segment's id and its number: `3160cb0b.0`.
+/// A sample id, or a prefix of its segment id with the ordinal: `3160cb0b.0`.
 #[derive(Clone, Debug)]
 pub struct IdPrefix {
     digits: String,
@@ -84,7 +87,7 @@ impl FromStr for IdPrefix {
 }
 
 impl IdPrefix {
-    /// The whole id, as what is at `subject` tells it.
+    /// Returns the complete id, by the segments of `subject`.
     fn complete(&self, fs: &Arc<dyn Fs>, subject: &Subject) -> Result<SampleId> {
         match (subject, self.digits.parse()) {
             (_, Ok(segment)) => Ok(SampleId { segment, ordinal: self.ordinal }),
@@ -93,7 +96,7 @@ impl IdPrefix {
         }
     }
 
-    /// The one of `segments` that begins with these digits.
+    /// Returns the only id of `segments` that begins with these digits.
     fn among(&self, segments: Vec<SegmentId>) -> Result<SampleId> {
         if let Ok(segment) = self.digits.parse() {
             return Ok(SampleId { segment, ordinal: self.ordinal });
@@ -103,24 +106,24 @@ impl IdPrefix {
         match (found.len(), found.first()) {
             (1, Some(segment)) => Ok(SampleId { segment: *segment, ordinal: self.ordinal }),
             (0, _) => Err(nowhere(format!("{}.{}", self.digits, self.ordinal))),
-            (n, _) => Err(Error::Sample(format!("{n} segments begin with {}: give more digits", self.digits))),
+            (n, _) => Err(Error::Sample(format!("{n} segment ids begin with {}: give more digits", self.digits))),
         }
     }
 }
 
 fn nowhere(id: impl Display) -> Error {
-    Error::Sample(format!("sample {id} is not here: it may be of a generation that is gone, or of another ring"))
+    Error::Sample(format!("no sample {id}: it may belong to a reclaimed generation or to another ring"))
 }
 
-/// Says what went wrong on stderr. Returns the exit status: 1 something is damaged, or the output could not be written; 2
-/// what was asked for makes no sense, or could not be looked at.
+/// Prints the error to stderr. Returns the exit status: 1 data is damaged or the output could not be written; 2 the
+/// arguments are invalid or the input could not be read.
 pub fn failed(error: &anyhow::Error) -> i32 {
     let code = match error.downcast_ref::<Error>() {
         Some(Error::Format { source: FormatError::Version { .. }, .. }) => 2,
         Some(Error::Format { .. } | Error::Manifest { .. } | Error::Damaged { .. }) => 1,
         Some(_) => 2,
         None => match error.downcast_ref::<io::Error>().map(io::Error::kind) {
-            Some(io::ErrorKind::InvalidData | io::ErrorKind::AlreadyExists) => 2, // no such format of this; --force
+            Some(io::ErrorKind::InvalidData | io::ErrorKind::AlreadyExists) => 2, // unsuitable format; needs --force
             _ => 1,
         },
     };

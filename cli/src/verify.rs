@@ -16,26 +16,27 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What it takes.
+/// Arguments of `ringreel verify`.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  ringreel verify demo.ring                    a whole ring, which may be in use
-  ringreel verify demo.ring --keep 2           and two generations before the newest one must be there
-  ringreel verify demo.ring/read.7 --json      one generation, a line per finding
-  ringreel verify train.rec                    a segment, or anybody's RecordIO file
+  ringreel verify demo.ring                verify a whole ring, which may be in use
+  ringreel verify demo.ring --keep 2       also require two generations before the newest
+  ringreel verify demo.ring/read.7 --json  verify one generation; print one JSON line per finding
+  ringreel verify train.rec                verify a segment, or any RecordIO file
 
-Nothing is written, and no index is asked. Exit status: 0 nothing is damaged, 1 damage was found, 2 it could not look.")]
+Verify writes nothing and does not use the index.
+Exit status: 0 no damage was found, 1 damage was found, 2 the path could not be examined.")]
 pub struct Options {
-    /// A ring, a generation in it, or a file
+    /// Path of a ring, a generation's directory, or a file
     path: PathBuf,
-    /// Number of generations that must exist besides the newest (KEEP); without it, absent ones count as reclaimed
+    /// Number of generations that must exist besides the newest (KEEP) [default: missing ones count as reclaimed]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=MAX_KEEP))]
     keep: Option<u64>,
-    /// One JSON object a line on stdout
+    /// Print one JSON object per line to stdout
     #[arg(long)]
     pub json: bool,
-    /// Threads that read; by default one for each processor
+    /// Number of reading threads [default: one per processor]
     #[arg(short, long, value_name = "N")]
     threads: Option<usize>,
 }

@@ -64,7 +64,7 @@ fn cat_finds_a_sample_id_in_every_directory_of_the_ring() {
         assert_eq!(*values, serde_json::to_value(contents(n, 1, cli::LABEL)).unwrap());
     }
     let nowhere = place.run(&["cat", "demo.ring", "--id", &format!("{}.0", "0".repeat(32)), "--as", "json"]);
-    assert!(nowhere.code == Some(2) && nowhere.err.contains("is not here"), "{nowhere:?}");
+    assert!(nowhere.code == Some(2) && nowhere.err.contains("no sample "), "{nowhere:?}");
 }
 
 #[test]

@@ -6,24 +6,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
 use testkit::cli::{PATIENCE, Place, Running, Said, generate};
 
-/// Names of numeric values in `--help`.
-const NUMBERS: [&str; 15] = [
-    "<N>",
-    "<S>",
-    "<R>",
-    "<K>",
-    "<X>",
-    "<G>",
-    "<PX>",
-    "<PIXELS>",
-    "<BYTES>",
-    "<SECONDS>",
-    "<RANK>",
-    "<WORLD>",
-    "<SEED>",
-    "<N,N,...>",
-    "<[ADDR:]PORT>",
-];
+/// Value names in `--help` that stand for numbers.
+const NUMBERS: [&str; 8] =
+    ["<N>", "<RATE>", "<RATIO>", "<PIXELS>", "<BYTES>", "<SECONDS>", "<N,N,...>", "<[ADDR:]PORT>"];
 
 const VALUES: [&str; 12] = [
     "-1",

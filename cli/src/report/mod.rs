@@ -16,25 +16,25 @@ use serde_json::json;
 use std::io::Write;
 use std::path::PathBuf;
 
-/// What it takes.
+/// Arguments of `ringreel report`.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  ringreel report demo.ring -o report.html                 a page for a mail, or for later
-  ringreel report -c config.yaml -o report.html --samples 0    without pictures of samples
+  ringreel report demo.ring -o report.html                   write a self-contained HTML page
+  ringreel report -c config.yaml -o report.html --samples 0  leave out the pictures of samples
 
-The page needs no other file, no script and no network. It tells what manifests, index and directories say: it does not read
-every byte, as ringreel verify does.")]
+The page needs no other file, no script and no network. It is based on manifests, index and
+directories; to check every byte, run `ringreel verify`.")]
 pub(crate) struct Options {
     #[command(flatten)]
     pub(crate) ring: RingArgs,
-    /// Write the page to this file; `-`: to stdout
-    #[arg(short, long, value_name = "FILE")]
+    /// Write the page to this file; `-` means stdout
+    #[arg(short, long, value_name = "PATH")]
     out: PathBuf,
-    /// Samples in pictures; 0: none
-    #[arg(long, value_name = "K", default_value_t = 4, value_parser = clap::value_parser!(u16).range(0..=MOST_SAMPLES as i64))]
+    /// Number of samples to draw; 0 draws none
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(0..=MOST_SAMPLES as i64))]
     samples: u16,
-    /// Swaps that are told, the last ones
+    /// Number of most recent swaps to include
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=MOST_SWAPS as i64))]
     swaps: u32,
 }

@@ -33,25 +33,25 @@ const SWAPS: usize = 256;
 /// Longest time in which a key, a look or a signal is not noticed.
 const TICK: Duration = Duration::from_millis(200);
 
-/// What it takes.
+/// Arguments of `ringreel top`.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  ringreel top demo.ring                     live; q ends it, ? tells the other keys
-  ringreel top -c config.yaml --interval 5   a look every five seconds
-  ringreel top demo.ring --once --size 100x30    one frame, as text
+  ringreel top demo.ring                       show the ring live; q quits, ? lists all keys
+  ringreel top -c config.yaml --interval 5     refresh every five seconds
+  ringreel top demo.ring --once --size 100x30  print one frame as text
 
-Without a terminal: `ringreel status --watch`, or `ringreel metrics`.")]
+Without a terminal, use `ringreel status --watch` or `ringreel metrics`.")]
 pub struct Options {
     #[command(flatten)]
     pub ring: RingArgs,
-    /// Seconds between two looks
-    #[arg(short, long, value_name = "S", default_value = "2", value_parser = interval)]
+    /// Refresh interval
+    #[arg(short, long, value_name = "SECONDS", default_value = "2", value_parser = interval)]
     interval: Duration,
-    /// Print one frame as text, and end
+    /// Print one frame as text and exit
     #[arg(long)]
     pub once: bool,
-    /// Size of that frame
+    /// Size of the frame
     #[arg(long, value_name = "COLUMNSxROWS", default_value = "80x24", requires = "once", value_parser = size)]
     size: (u16, u16),
 }
