@@ -184,10 +184,10 @@ fn inspect_names_missing_generations_and_files() {
     let place = ring();
     fs::remove_file(first_file(&place, 3)).unwrap();
     let said = place.run(&["inspect", "demo.ring", "--generation", "3"]);
-    assert!(said.code == Some(1) && said.out.contains("of 4 samples 1 cannot be read"), "{said:?}");
+    assert!(said.code == Some(1) && said.out.contains("1 of 4 samples cannot be read"), "{said:?}");
     remove_dir(&place, 2);
     let said = place.run(&["inspect", "demo.ring"]).ok();
-    assert!(said.out.contains("generation 2 is not there, although an older one is"), "{said:?}");
+    assert!(said.out.contains("generation 2 is missing, but an older one exists"), "{said:?}");
     let said = place.run(&["inspect", "demo.ring", "--generation", "2"]);
     assert!(said.code == Some(2) && said.err.contains("has no generation 2"), "{said:?}");
 }
@@ -203,7 +203,7 @@ fn status_and_report_name_missing_generations() {
     assert_eq!(missing(&[]), serde_json::json!([1, 3]));
     assert_eq!(missing(&["demo.ring"]), serde_json::json!([]));
     let said = place.run(&["status"]).ok();
-    assert!(said.out.contains("MISSING    generations [1, 3], which KEEP covers"), "{said:?}");
+    assert!(said.out.contains("MISSING    generations [1, 3], although KEEP covers them"), "{said:?}");
     let page = place.run(&["report", "-o", "-"]).ok();
     assert!(page.out.contains("Generations that KEEP covers and that are missing: [1, 3]."), "{page:?}");
 }

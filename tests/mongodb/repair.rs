@@ -42,7 +42,7 @@ fn emptied_index_is_rebuilt_and_moved_there_and_back() {
     index.clear().unwrap();
     let (code, said) = ringreel(dir.path(), &["repair"]);
     assert_eq!(code, 1);
-    assert!(said.contains("no swap status") && said.contains("numbers below 7 are taken"), "{said}");
+    assert!(said.contains("swap status is missing") && said.contains("indices below 7 are in use"), "{said}");
     assert_eq!(index.handed_out(4).unwrap(), 0, "repair without --apply changed the index");
     assert_eq!(ringreel(dir.path(), &["repair", "--apply"]).0, 0);
     assert_eq!(ringreel(dir.path(), &["repair"]).0, 0);

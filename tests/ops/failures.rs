@@ -30,7 +30,7 @@ fn failing_commands_record_why_and_others_do_not() {
     let text = place.run(&["status"]).ok().out;
     let line = format!("  generator {}, ", failure["name"].as_str().unwrap());
     let line = text.lines().find(|other| other.starts_with(&line)).unwrap_or_else(|| panic!("{text}"));
-    assert!(line.contains(" s ago: the ledger /dev/full: ") && text.contains("\nfailures   the last 1\n"), "{text}");
+    assert!(line.contains(" s ago: the ledger /dev/full: ") && text.contains("\nfailures   1 most recent\n"), "{text}");
 }
 
 #[test]

@@ -81,7 +81,7 @@ fn inspect_describes_a_ring_with_read_permission_only() {
     inspect(&place, &["demo.ring", "--tree"]).ok();
     assert_eq!(listing(&place.ring()), before, "inspect wrote into the ring");
     if let Some(said) = as_nobody("inspect_describes_a_ring", &place, &["inspect", "demo.ring"]) {
-        assert!(said.ok().out.contains("nothing odd"));
+        assert!(said.ok().out.contains("no issues found"));
     }
 }
 
@@ -93,7 +93,7 @@ fn non_finite_values_are_a_finding() {
         let said = inspect(&place, &[path]).ok();
         let what = "part \"data\" holds 2 NaN and 1 infinite of 6 elements";
         assert!(said.out.contains(what) && said.out.contains("CHECK_FINITE"), "{path}: {}", said.out);
-        assert!(!said.out.contains("nothing odd"), "{path}: {}", said.out);
+        assert!(!said.out.contains("no issues found"), "{path}: {}", said.out);
         assert_eq!(json(&place, &[path])[0]["odd"][0]["damage"], false);
     }
     let said = inspect(&place, &["demo.ring/read.1/000001.rec"]).ok();
@@ -114,7 +114,7 @@ fn problems_are_reported_with_the_next_step() {
         assert!(found["damage"] == damage && !found["next"].as_str().unwrap().is_empty(), "{found}");
     };
     let told = odd(&place);
-    has(&told, false, "the promotion of generation 4 was begun");
+    has(&told, false, "the promotion of generation 4 is unfinished");
     has(&told, false, "write.2 is litter");
     has(&told, false, "in quarantine");
     assert_eq!(inspect(&place, &["demo.ring"]).code, Some(0), "a working ring counts as damaged");
@@ -146,7 +146,10 @@ fn inspect_reports_different_shapes_and_nan() {
     assert_eq!([&range["nan"], &range["infinite"], &range["elements"]].map(|n| n.as_u64().unwrap()), [1, 1, 7]);
     assert_eq!(json(&place, &["demo.ring", "--glance", "1"])[0]["glance"]["looked_at"], 1);
     let text = inspect(&place, &["demo.ring/read.1"]).ok().out;
-    assert!(text.contains("f32 [2] in 2; f32 [1, 3] in 1: -4 to 9, mean 2, 1 NaN, 1 infinite"), "{text}");
+    assert!(
+        text.contains("f32 [2] in 2 samples; f32 [1, 3] in 1 sample: -4 to 9, mean 2, 1 NaN, 1 infinite"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -201,11 +204,11 @@ fn inspect_names_and_decodes_every_byte_of_a_record() {
     let is = |at, bytes: &str, says: &str| (at, bytes.to_owned(), says.to_owned());
     assert_eq!(field(0, "born"), is(0x28, "0100000000000000", "generation 1"));
     assert_eq!(field(0, "CRC-32"), is(0x14, "91cc3970", "0x7039cc91: matches"));
-    assert_eq!(field(1, "flag and length"), is(0x54, "10000000", "0 (a whole record), 16 bytes"));
+    assert_eq!(field(1, "flag and length"), is(0x54, "10000000", "0 (whole record), 16 bytes"));
     assert_eq!(field(1, "CRC-32"), is(0x58, "bae951a8", "0xa851e9ba: matches"));
-    assert_eq!(field(1, "time"), is(0x5e, "fa01", "250 ms after the segment was begun"));
+    assert_eq!(field(1, "time"), is(0x5e, "fa01", "250 ms after the segment's creation"));
     assert_eq!(field(1, "data: its bytes"), is(0x62, "010203040506", ""));
-    assert_eq!(field(2, "count"), is(0x78, "0100000000000000", "1 samples"));
+    assert_eq!(field(2, "count"), is(0x78, "0100000000000000", "1 sample"));
     assert_eq!(field(2, "padding"), is(0xc5, "000000", ""));
     assert_eq!(field(3, "tag"), is(0xe0, "5245454c5441494c", "REELTAIL"));
 }
@@ -269,13 +272,13 @@ fn damaged_sample_is_dumped_up_to_the_damage() {
     fs::write(&file, &bytes).unwrap();
     let said = inspect(&place, &["demo.ring", "--hex", "-n", "2"]);
     assert!(said.code == Some(1) && said.out.contains("DOES NOT MATCH"), "{said:?}");
-    assert!(said.out.contains("type: S: head of a sample") && said.out.contains("understanding ends here"), "{said:?}");
+    assert!(said.out.contains("type: S: head of a sample") && said.out.contains("cannot be decoded"), "{said:?}");
     let story = inspect(&place, &[path]);
     assert!(story.code == Some(1) && story.out.contains("next: ringreel verify"), "{story:?}");
     // Truncated in the middle of the head; the remaining bytes are named.
     fs::write(&file, &whole[..at + 20]).unwrap();
     let said = inspect(&place, &[path, "--hex", "--record", "1"]);
-    assert!(said.code == Some(1) && said.out.contains("of which 12 are here"), "{said:?}");
+    assert!(said.code == Some(1) && said.out.contains("of which 12 are present"), "{said:?}");
     assert!(said.out.contains("ordinal: 0"), "{said:?}");
 }
 
@@ -303,7 +306,7 @@ fn foreign_records_are_described_by_their_apparent_type() {
     );
     assert_eq!((&told["shortest"], &told["longest"]), (&5.into(), &(24 + 12 + 14).into()));
     let tree = inspect(&place, &["train.rec", "--tree"]).ok().out;
-    assert!(tree.contains("MXNet image header (id 8, 3 labels, the first 1), then PNG"), "{tree}");
+    assert!(tree.contains("MXNet image header (id 8, 3 labels, the first is 1), then PNG"), "{tree}");
     let hex = inspect(&place, &["train.rec", "--hex", "--record", "1"]).ok().out;
     assert!(hex.contains("labels: 1, 2, 3") && hex.contains("content: PNG"), "{hex}");
     assert!(inspect(&place, &["train.rec", "-n", "0"]).ok().out.contains("then JPEG"));
@@ -428,7 +431,7 @@ fn large_directories_are_counted_and_abbreviated() {
     (0..100_000).for_each(|n| drop(fs::File::create(dir.join(format!("{n:06}.rec"))).unwrap()));
     let ring = ring.to_str().unwrap();
     let tree = inspect(&place, &[ring, "--tree"]).ok().out;
-    assert!(tree.contains("... and 99990 more: a segment") && tree.lines().count() < 100, "{tree}");
+    assert!(tree.contains("... and 99990 more: segment") && tree.lines().count() < 100, "{tree}");
     let told = inspect(&place, &[ring]).ok().out;
     assert!(told.contains("samples not counted in 100000 files"), "{told}");
 }

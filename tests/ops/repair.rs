@@ -254,7 +254,7 @@ fn manifest_of_a_lost_generation_keeps_its_number_taken() {
     assert!(listed(&ring)[&1].is_empty());
     assert_eq!(fs::read_dir(ring.join("quarantine")).unwrap().count(), 2, "the segment and the reason");
     let verified = place.run(&["verify", "demo.ring"]).ok();
-    assert!(verified.out.contains("10 samples that it listed are not there any more"), "{verified:?}");
+    assert!(verified.out.contains("10 samples that it listed are missing"), "{verified:?}");
     healed(&place);
     place.run(&["promote"]).ok();
     once(&ring, &ids[10..], "a lost generation");
@@ -362,7 +362,7 @@ fn repair_refuses_redelivery_if_too_many_manifests_are_lost() {
         }
         let before = listing(&place.ring().join("read.80"));
         let said = apply(&place);
-        assert!(said.code == Some(1) && said.out.contains("put manifests/ back"), "{said:?}");
+        assert!(said.code == Some(1) && said.out.contains("restore manifests/"), "{said:?}");
         assert!(listed(&place.ring()).values().all(|samples| samples.is_empty()), "{left:?}");
         assert_eq!(listing(&place.ring().join("read.80")), before);
     }

@@ -102,14 +102,14 @@ fn each_damage_is_named_with_its_loss() {
     };
     let name = |path: &Path| format!("read.1/{}", path.file_name().unwrap().to_str().unwrap());
     has("damage", &name(&of_one[2]), "CRC-32");
-    has("damage", &name(&of_one[5]), "its end is missing");
+    has("damage", &name(&of_one[5]), "the end of the file is missing");
     has("damage", &name(&of_one[7]), "the file is missing: 1 sample lost");
     has(
         "damage",
         "manifests/2",
         "the manifest of generation 2 is missing: the samples in its directory cannot be read",
     );
-    has("unfinished", "read.4", "was begun and not finished");
+    has("unfinished", "read.4", "the promotion of generation 4 is unfinished");
     has("unfinished", "staging", "3 finished segments");
     assert_eq!(found.iter().filter(|(kind, ..)| kind == "damage").count(), 5, "each is reported once: {found:#?}");
     let summary = summary(&said);
@@ -138,7 +138,7 @@ fn hostile_files_and_names_are_handled_without_a_panic() {
     assert!(said.out.lines().all(|line| !line.starts_with("line.rec")), "a name spans several lines: {}", said.out);
     assert!(said.out.lines().count() < 200, "foreign files are counted, not listed: {}", said.out);
     let counted = said.out.lines().rev().nth(2).unwrap();
-    assert!(counted.contains("34 samples can be read"), "one of them in a copy with a false length: {counted}");
+    assert!(counted.contains("34 samples readable"), "one of them in a copy with a false length: {counted}");
 }
 
 #[test]

@@ -296,8 +296,7 @@ fn command_reads_and_reports_held_out_samples() {
     let held_out: Vec<u64> = generations.iter().map(|each| each["held_out"].as_u64().unwrap()).collect();
     assert_eq!(held_out, [4, 2, 0, 0]);
     let text = run(&["status"]);
-    let both =
-        ["held out   6 of 6 samples are there", "the first 2 of them held out"].map(|words| text.contains(words));
+    let both = ["held out   6 of 6 samples readable", "the first 2 held out"].map(|words| text.contains(words));
     assert_eq!(both, [true; 2], "{text}");
 }
 
@@ -323,7 +322,7 @@ fn damaged_held_out_sample_is_counted_and_named() {
     damage(&path);
     let (code, text) = run(&["repair"]);
     let named = text.lines().any(|line| line.starts_with("left     held-out") && line.contains("000001.rec"));
-    assert!(code == Some(1) && named && text.contains("1 cannot be repaired"), "{text}");
+    assert!(code == Some(1) && named && text.contains("1 problem cannot be repaired"), "{text}");
     assert_eq!(run(&["repair", "--apply"]).0, Some(1));
     let (code, text) = run(&["verify", config.ring.to_str().unwrap()]);
     assert!(code == Some(1) && text.contains("000001.rec"), "{text}");
@@ -332,11 +331,11 @@ fn damaged_held_out_sample_is_counted_and_named() {
     let (manifest, positions) = reader.held_out().unwrap().remove(0);
     assert_eq!(positions.filter(|position| reader.sample(&manifest, *position).is_err()).collect::<Vec<_>>(), [1]);
     let (_, text) = run(&["status"]);
-    assert!(text.contains("held out   5 of 6 samples are there, 1 damaged"), "{text}");
+    assert!(text.contains("held out   5 of 6 samples readable, 1 damaged"), "{text}");
     // The file is restored from a copy.
     fs::write(&path, whole).unwrap();
     let (_, text) = run(&["status"]);
-    assert!(text.contains("held out   6 of 6 samples are there\n"), "{text}");
+    assert!(text.contains("held out   6 of 6 samples readable\n"), "{text}");
     assert_eq!(run(&["repair"]).0, Some(0));
 }
 

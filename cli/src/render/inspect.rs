@@ -1,4 +1,4 @@
-//! What `ringreel inspect` says, in lines.
+//! Output of `ringreel inspect`, as lines of text and as JSON.
 
 use super::record::damage;
 use crate::formats::json::meta_json;
@@ -15,6 +15,7 @@ use serde::Serialize;
 use serde_json::json;
 use std::path::Path;
 
+/// Describes a ring.
 pub fn ring(told: &Ring) -> Vec<String> {
     let path = plain_path(&told.path);
     let mut out = Vec::new();
@@ -26,11 +27,11 @@ pub fn ring(told: &Ring) -> Vec<String> {
             out.push(format!("  sample     {}", sample.join(", ")));
             let held_out = match descriptor.validation {
                 0 => String::new(),
-                n => format!("; the ring's first {n} are held out"),
+                n => format!("; the first {n} of the ring are held out"),
             };
-            out.push(format!("  swap cap   {} in a generation{held_out}", counted(descriptor.swap_cap, "sample")));
+            out.push(format!("  swap cap   {} per generation{held_out}", counted(descriptor.swap_cap, "sample")));
         }
-        None => out.push(format!("{path} should be a ring")),
+        None => out.push(format!("ring {path} (no usable ring.json)")),
     }
     if let (Some(samples), Some(bytes), Some(newest)) = (told.delivered, told.delivered_bytes, told.newest) {
         let generations = counted(newest, "generation");
@@ -38,30 +39,30 @@ pub fn ring(told: &Ring) -> Vec<String> {
     }
     out.push("generations".to_owned());
     if told.more_generations > 0 {
-        out.push(format!("  {} older ones, and", told.more_generations));
+        out.push(format!("  {} not shown", counted(told.more_generations, "older generation")));
     }
     let cap = told.descriptor.as_ref().map(|descriptor| descriptor.swap_cap);
     out.extend(told.generations.iter().map(|generation| format!("  {}", in_short(generation, cap))));
     if !told.generations.iter().any(|generation| generation.state == State::Readable) {
-        out.push("  none can be read yet: readers wait".to_owned());
+        out.push("  none is readable yet; readers wait".to_owned());
     }
     owners(&mut out, &told.owners, told.more_owners);
     told.glance.iter().for_each(|seen| glance(&mut out, seen));
     let staging = &told.staging;
-    out.push("elsewhere".to_owned());
+    out.push("other directories".to_owned());
     out.push(format!(
-        "  staging    {}: {}, {} begun",
+        "  staging    {}: {}, {}",
         counted(staging.owners, "owner"),
         counted(staging.finished, "finished segment"),
-        counted(staging.begun, "file")
+        counted(staging.begun, "unfinished file")
     ));
     out.push(format!("  quarantine {}", counted(told.quarantined, "segment")));
-    out.push(format!("  trash      {}", counted(told.trash, "name")));
+    out.push(format!("  trash      {}", counted(told.trash, "item")));
     odd(&mut out, &told.issues, &told.path);
     out
 }
 
-/// One generation on a line.
+/// Describes a generation in one line.
 fn in_short(told: &Generation, cap: Option<u64>) -> String {
     let name = plain(&told.path.file_name().unwrap_or_default().to_string_lossy());
     let samples = match (told.samples, cap, told.state) {
@@ -73,26 +74,27 @@ fn in_short(told: &Generation, cap: Option<u64>) -> String {
     let age = told.age_seconds.map_or(String::new(), |age| format!(", {} old", human_seconds(age)));
     let state = match told.state {
         State::Readable => "",
-        State::Filling => ": it fills",
-        State::Promoting => ": its promotion is not finished",
-        State::Unlisted => ": its manifest cannot be used",
-        State::Litter => ": litter",
+        State::Filling => " (filling)",
+        State::Promoting => " (promotion unfinished)",
+        State::Unlisted => " (manifest missing or damaged)",
+        State::Litter => " (litter)",
     };
     format!("{name:<10} {samples}{bytes} in {}{age}{state}", counted(told.segments, "file"))
 }
 
+/// Describes a generation.
 pub fn generation(told: &Generation, seen: Option<&SampleStats>, issues: &[Issue], ring: &Path) -> Vec<String> {
     let mut out = vec![format!("generation {}: {}", told.generation, plain_path(&told.path))];
     out.push(format!("  {}", in_short(told, None)));
     if let (Some(by), Some(swap_ms)) = (&told.by, told.swap_ms) {
-        out.push(format!("  published by {}; generators could not commit for {swap_ms:.1} ms", plain(by)));
+        out.push(format!("  published by {}; the swap blocked commits for {swap_ms:.1} ms", plain(by)));
     }
     owners(&mut out, &told.owners, told.more_owners);
     seen.iter().for_each(|seen| glance(&mut out, seen));
     out.push("segments".to_owned());
     for entry in &told.first_segments {
         out.push(format!(
-            "  {}  {}, {}, by {}, born in {}, id {}",
+            "  {}  {}, {}, by {}, born in generation {}, id {}",
             plain(&entry.file()),
             counted(entry.samples, "sample"),
             human_bytes(entry.bytes),
@@ -130,17 +132,17 @@ fn glance(out: &mut Vec<String>, seen: &SampleStats) {
         true => counted(seen.samples, "sample"),
         false => format!("{} of {}", seen.looked_at, counted(seen.samples, "sample")),
     };
-    out.push(format!("parts, by a look at {seen_of}{of}"));
+    out.push(format!("parts, from {seen_of}{of}"));
     for part in &seen.parts {
         let kinds: Vec<String> = part
             .kinds
             .iter()
             .map(|kind| match part.kinds.len() {
                 1 => format!("{} {:?}", plain(&kind.dtype), kind.shape),
-                _ => format!("{} {:?} in {}", plain(&kind.dtype), kind.shape, kind.samples),
+                _ => format!("{} {:?} in {}", plain(&kind.dtype), kind.shape, counted(kind.samples, "sample")),
             })
             .collect();
-        let more = if part.more_kinds { ", and others" } else { "" };
+        let more = if part.more_kinds { ", and other types or shapes" } else { "" };
         let range = part.range.map_or(String::new(), |found| format!(": {}", range(&found)));
         out.push(format!("  {}  {}{more}{}{range}", plain(&part.name), kinds.join("; "), compression(part)));
     }
@@ -148,7 +150,7 @@ fn glance(out: &mut Vec<String>, seen: &SampleStats) {
     let (stored, decoded) = (sum(|part| part.stored), sum(|part| part.decoded));
     if seen.parts.iter().any(|part| part.compressed > 0) && stored > 0 {
         let ratio = decoded as f64 / stored as f64;
-        out.push(format!("  all: {} decoded, {} stored, {ratio:.2} to 1", human_bytes(decoded), human_bytes(stored)));
+        out.push(format!("  total: {} decoded, {} stored, {ratio:.2} to 1", human_bytes(decoded), human_bytes(stored)));
     }
 }
 
@@ -157,15 +159,16 @@ fn compression(part: &PartStats) -> String {
     match part.compressed {
         0 => String::new(),
         n if n == part.samples => format!(", compressed {ratio:.2} to 1"),
-        n => format!(", compressed in {n} of {}: {ratio:.2} to 1 in all", counted(part.samples, "sample")),
+        n => format!(", compressed in {n} of {}, {ratio:.2} to 1 overall", counted(part.samples, "sample")),
     }
 }
 
+/// Describes the values of a part.
 pub fn range(range: &Range) -> String {
     let mut text = match (range.min, range.max, range.mean) {
         (Some(min), Some(max), Some(mean)) => format!("{} to {}, mean {}", short(min), short(max), short(mean)),
         _ if range.elements == 0 => "no elements".to_owned(),
-        _ => "nothing finite".to_owned(),
+        _ => "no finite elements".to_owned(),
     };
     if range.nan > 0 {
         text += &format!(", {} NaN", range.nan);
@@ -176,7 +179,7 @@ pub fn range(range: &Range) -> String {
     text
 }
 
-/// A number in six digits or so.
+/// Formats a number with about six digits.
 fn short(x: f64) -> String {
     match x.abs() {
         a if a != 0.0 && !(1e-4..1e9).contains(&a) => format!("{x:.5e}"),
@@ -186,20 +189,21 @@ fn short(x: f64) -> String {
     }
 }
 
+/// Returns the name of a codec.
 pub fn codec(codec: Codec) -> String {
     match codec {
         Codec::Plain => "plain".to_owned(),
         Codec::Zstd => "zstd".to_owned(),
-        Codec::Unknown(n) => format!("codec {n}, not known"),
+        Codec::Unknown(n) => format!("unknown codec {n}"),
     }
 }
 
-/// What is odd in the ring, or the file, at `path`.
+/// Lists the issues of the ring or file at `path`.
 fn odd(out: &mut Vec<String>, issues: &[Issue], path: &Path) {
     if issues.is_empty() {
-        return out.push("nothing odd".to_owned());
+        return out.push("no issues found".to_owned());
     }
-    out.push("odd".to_owned());
+    out.push("issues".to_owned());
     for issue in issues {
         let kind = if issue.is_damage() { "DAMAGE" } else { "note" };
         let (what, next) = issue_words(issue, path);
@@ -208,7 +212,7 @@ fn odd(out: &mut Vec<String>, issues: &[Issue], path: &Path) {
     }
 }
 
-/// `facts` as JSON, with what is odd in the ring, or the file, at `path`.
+/// Returns `facts` as JSON, with the issues of the ring or file at `path` under the key `odd`.
 pub fn json_with_odd(facts: &impl Serialize, issues: &[Issue], path: &Path) -> serde_json::Result<serde_json::Value> {
     let odd = issues.iter().map(|issue| {
         let (what, next) = issue_words(issue, path);
@@ -219,20 +223,20 @@ pub fn json_with_odd(facts: &impl Serialize, issues: &[Issue], path: &Path) -> s
     Ok(value)
 }
 
-/// What an issue is, and what to do, or to look at.
+/// Returns what an issue is, and what to do or to run next.
 fn issue_words(issue: &Issue, path: &Path) -> (String, String) {
     let path = path.display();
     let verify = || format!("ringreel verify {path}");
     match issue {
-        Issue::NoDescriptor => ("ring.json is missing: nobody can open the ring".to_owned(), verify()),
+        Issue::NoDescriptor => ("ring.json is missing: the ring cannot be opened".to_owned(), verify()),
         Issue::BadDescriptor { why } | Issue::BadManifest { why } => (why.clone(), verify()),
         Issue::OtherVersion { why } => {
-            (why.clone(), "use a ringreel of that version: what this one tells need not be true".to_owned())
+            (why.clone(), "use a ringreel of that version; the output of this version may be wrong".to_owned())
         }
-        Issue::NoManifest => ("there is no manifest: readers see nothing".to_owned(), verify()),
-        Issue::Denied { why } => (format!("it could not be looked at: {why}"), verify()),
+        Issue::NoManifest => ("the ring has no manifest: readers see no samples".to_owned(), verify()),
+        Issue::Denied { why } => (format!("a generation could not be examined: {why}"), verify()),
         Issue::Gap { generation: n } => (
-            format!("generation {n} is not there, although an older one is: reclaimed, or lost if KEEP covers it"),
+            format!("generation {n} is missing, but an older one exists: it was reclaimed, or lost if KEEP covers it"),
             format!("{} --keep N, with N as in KEEP", verify()),
         ),
         Issue::NewestMissing { generation: n, samples } => (
@@ -244,60 +248,62 @@ fn issue_words(issue: &Issue, path: &Path) -> (String, String) {
             (format!("{why}{more}"), verify())
         }
         Issue::Promoting { generation: n } => (
-            format!("the promotion of generation {n} was begun and is not finished: readers do not see it yet"),
-            "a manager or a generator finishes it: start one, if none runs (`ringreel status` tells who does)"
-                .to_owned(),
+            format!("the promotion of generation {n} is unfinished: readers do not see it yet"),
+            "a manager or a generator will finish it; `ringreel status` shows whether one is running".to_owned(),
         ),
         Issue::Unlisted { generation: n } => {
-            (format!("generation {n} cannot be read: its manifest cannot be used"), verify())
+            (format!("generation {n} cannot be read: its manifest is missing or damaged"), verify())
         }
         Issue::Litter { path } => (
             format!("{} is litter: no manifest belongs to it", path.display()),
-            "the manager removes what is in nobody's way; `ringreel verify` tells more".to_owned(),
+            "a manager removes it if it is safe; for details run `ringreel verify`".to_owned(),
         ),
         Issue::Quarantined { segments } => (
-            format!("{} in quarantine: the reason stands beside each, in a file .why", counted(*segments, "segment")),
+            format!("{} in quarantine; the reason is in the .why file beside each", counted(*segments, "segment")),
             format!("ringreel inspect --tree {path}"),
         ),
-        Issue::NoSample { why } => (format!("no sample can be looked at: {why}"), verify()),
+        Issue::NoSample { why } => (format!("no sample could be read: {why}"), verify()),
         Issue::Unreadable { looked_at, unreadable, why } => {
-            (format!("of {looked_at} samples {unreadable} cannot be read: {why}"), verify())
+            (format!("{unreadable} of {looked_at} samples cannot be read: {why}"), verify())
         }
         Issue::NotFinite { part, values } => (
             values.not_finite(part).unwrap_or_default(),
-            "CHECK_FINITE: refuse in the configuration of the generators".to_owned(),
+            "to reject such samples, set CHECK_FINITE: refuse in the generators' configuration".to_owned(),
         ),
         Issue::Bytes { begin, end, why } => (format!("bytes {begin} to {end}: {}", damage(why)), verify()),
-        Issue::Empty => ("it is empty: nothing was written, or all was cut off".to_owned(), ANOTHER_FILE.to_owned()),
+        Issue::Empty => {
+            ("the file is empty: nothing was written, or it was truncated".to_owned(), ANOTHER_FILE.to_owned())
+        }
         Issue::NoRecords { kind } => (
             match kind {
-                Some(kind) => format!("it is no segment and no RecordIO file: it looks like {kind}"),
-                None => "it is no segment and no RecordIO file: there is no record in it".to_owned(),
+                Some(kind) => format!("neither a segment nor a RecordIO file: it looks like {kind}"),
+                None => "neither a segment nor a RecordIO file: it has no records".to_owned(),
             },
             ANOTHER_FILE.to_owned(),
         ),
     }
 }
 
-const ANOTHER_FILE: &str = "look for another file: what is in this one, ringreel cannot tell";
+const ANOTHER_FILE: &str = "check the path: ringreel cannot read this file";
 
+/// Describes a segment.
 pub fn segment(told: &Segment) -> Vec<String> {
     let mut out = vec![format!("segment {}, {}", plain_path(&told.path), human_bytes(told.bytes))];
     if let Some(info) = &told.info {
         out.push(format!("  id       {}", info.id));
         out.push(format!("  owner    {}", plain(info.owner())));
-        out.push(format!("  born     when generation {} was being written", info.born));
+        out.push(format!("  born     in generation {}", info.born));
         let age = ringreel::unix_ms().saturating_sub(info.created_unix_ms) as f64 / 1e3;
-        out.push(format!("  created  {} ms after 1970, {} ago", info.created_unix_ms, human_seconds(age)));
-        out.push(format!("  numbers  from {} on, at its owner", info.first_number));
+        out.push(format!("  created  {} ago (Unix time {} ms)", human_seconds(age), info.created_unix_ms));
+        out.push(format!("  numbers  its first sample is number {} of its owner", info.first_number));
         let parts: Vec<String> =
             info.schema.parts.iter().map(|p| plain(&format!("{} {} {:?}", p.name, p.dtype, p.shape))).collect();
         out.push(format!("  schema   {}", parts.join("; ")));
-        out.push(format!("  from     {}", plain(&meta_json(&info.provenance).to_string())));
+        out.push(format!("  source   {}", plain(&meta_json(&info.provenance).to_string())));
     }
     out.push(match told.footer {
-        Some((at, check)) => format!("  footer   at byte {at}, check {check:08x}"),
-        None => "  footer   none".to_owned(),
+        Some((at, check)) => format!("  footer   at byte {at}, check value {check:08x}"),
+        None => "  footer   missing".to_owned(),
     });
     told.glance.iter().for_each(|seen| glance(&mut out, seen));
     out.push(format!("samples ({})", told.samples));
@@ -306,7 +312,7 @@ pub fn segment(told: &Segment) -> Vec<String> {
     }
     let more = told.samples.saturating_sub(told.first_samples.len() as u64);
     if more > 0 {
-        out.push(format!("  and {more} more (--tree shows every record)"));
+        out.push(format!("  and {more} more (--tree lists all records)"));
     }
     odd(&mut out, &told.issues, &told.path);
     out
@@ -330,34 +336,37 @@ fn segment_facts(told: &Segment) -> serde_json::Value {
     })
 }
 
+/// Describes a segment as JSON.
 pub fn segment_json(told: &Segment) -> serde_json::Result<serde_json::Value> {
     json_with_odd(&segment_facts(told), &told.issues, &told.path)
 }
 
+/// Describes a RecordIO file.
 pub fn records(told: &Records) -> Vec<String> {
     let mut out = vec![format!("{}, {}", plain_path(&told.path), human_bytes(told.bytes))];
     if let (Some(shortest), Some(longest)) = (told.shortest, told.longest) {
         out[0] = format!("RecordIO file {}", out[0]);
         let mean = told.payload_bytes as f64 / told.records.max(1) as f64;
         out.push(format!(
-            "  records  {} of {shortest} to {longest} bytes, {mean:.1} on average; {} split by the framing",
+            "  records  {} of {shortest} to {longest} bytes, {mean:.1} on average; {} split into several frames",
             told.records, told.split
         ));
         out.push(match told.with_image_header {
-            0 => "  headers  no record begins as MXNet's image records do".to_owned(),
-            n => format!("  headers  {n} begin with MXNet's image header (IRHeader)"),
+            0 => "  headers  no record has an MXNet image header (IRHeader)".to_owned(),
+            n => format!("  headers  {n} with an MXNet image header (IRHeader)"),
         });
         let kinds: Vec<String> = told.kinds.iter().map(|(kind, n)| format!("{n} {kind}")).collect();
         out.push(format!(
             "  images   {}",
-            if kinds.is_empty() { "none that is known".into() } else { kinds.join(", ") }
+            if kinds.is_empty() { "no known image format".into() } else { kinds.join(", ") }
         ));
-        out.push("  (RecordIO has no checksums: what is in the records cannot be checked)".to_owned());
+        out.push("  (RecordIO has no checksums, so the contents cannot be verified)".to_owned());
     }
     odd(&mut out, &told.issues, &told.path);
     out
 }
 
+/// Describes an entry of a directory tree in one line.
 pub fn entry(entry: &Entry) -> String {
     let bytes = entry.bytes.map_or(String::new(), |bytes| format!(", {}", human_bytes(bytes)));
     let (indent, name) = ("  ".repeat(entry.depth), plain(&entry.name));
@@ -369,42 +378,43 @@ pub fn entry(entry: &Entry) -> String {
     }
 }
 
+/// Describes an entry of a directory tree as JSON.
 pub fn entry_json(entry: &Entry) -> serde_json::Value {
     json!({ "depth": entry.depth, "name": entry.name, "bytes": entry.bytes, "what": entry_words(entry) })
 }
 
 fn entry_words(entry: &Entry) -> String {
     let what = match entry.what {
-        EntryKind::Descriptor => "what this ring is, once and for all",
-        EntryKind::Manifests => "one for each generation that readers see, or saw",
-        EntryKind::Staging => "what generators write, and what they finished that no manifest lists yet",
-        EntryKind::Index => "the index kept in files: counter, leases, progress",
-        EntryKind::Quarantine => "what was found broken, with reasons",
-        EntryKind::Trash => "what is being removed",
-        EntryKind::Generation(State::Readable) => "a sealed generation: readers see what its manifest lists",
-        EntryKind::Generation(State::Filling) => "the generation that fills",
-        EntryKind::Generation(State::Promoting) => "a promotion that was begun: it has no manifest yet",
-        EntryKind::Generation(State::Unlisted) => "a generation without a manifest: readers do not see it",
+        EntryKind::Descriptor => "ring descriptor, never changed",
+        EntryKind::Manifests => "one manifest per generation that is or was readable",
+        EntryKind::Staging => "segments being written, or not listed by a manifest yet",
+        EntryKind::Index => "the index in files: counter, leases, members, notes",
+        EntryKind::Quarantine => "damaged segments, with the reasons",
+        EntryKind::Trash => "files being removed",
+        EntryKind::Generation(State::Readable) => "readable generation: readers see the segments in its manifest",
+        EntryKind::Generation(State::Filling) => "filling generation",
+        EntryKind::Generation(State::Promoting) => "generation with an unfinished promotion: no manifest yet",
+        EntryKind::Generation(State::Unlisted) => "generation without a manifest: readers do not see it",
         EntryKind::Generation(State::Litter) => "litter: no manifest belongs to it",
-        EntryKind::Foreign => "no name of a ring's",
-        EntryKind::Owner => "an owner's",
-        EntryKind::NotOwner => "no generator has such a name",
-        EntryKind::Finished => "a finished segment",
-        EntryKind::Begun => "a segment that is being written, or was",
-        EntryKind::NotStaged => "no name of a segment's",
-        EntryKind::Manifest => "a manifest",
-        EntryKind::NotManifest => "no name of a manifest",
-        EntryKind::Quarantined => "a segment in quarantine",
-        EntryKind::Why => "why a segment is in quarantine",
-        EntryKind::Segment => "a segment",
-        EntryKind::NotSegment => "no name of a segment's: readers do not see it",
-        EntryKind::Directory => "a directory",
+        EntryKind::Foreign => "not part of a ring",
+        EntryKind::Owner => "directory of an owner",
+        EntryKind::NotOwner => "not an owner's name",
+        EntryKind::Finished => "finished segment",
+        EntryKind::Begun => "unfinished segment, being written or abandoned",
+        EntryKind::NotStaged => "not a segment's name",
+        EntryKind::Manifest => "manifest",
+        EntryKind::NotManifest => "not a manifest's name",
+        EntryKind::Quarantined => "segment in quarantine",
+        EntryKind::Why => "reason why a segment is in quarantine",
+        EntryKind::Segment => "segment",
+        EntryKind::NotSegment => "not a segment's name: readers do not see it",
+        EntryKind::Directory => "directory",
         EntryKind::Other => "",
     };
     match (entry.more, entry.what) {
         (None, _) => what.to_owned(),
         (Some(n), EntryKind::Generation(_)) => format!("and {n} more generations"),
-        (Some(n), EntryKind::Foreign) => format!("and {n} more names that are no ring's"),
+        (Some(n), EntryKind::Foreign) => format!("and {n} more names that are not part of a ring"),
         (Some(n), EntryKind::Owner) => format!("and {n} more owners"),
         (Some(n), EntryKind::Other) => format!("and {n} more"),
         (Some(n), _) => format!("and {n} more: {what}"),

@@ -1,4 +1,4 @@
-//! Sentences for the facts of [`ringreel_ops`], one file per subcommand.
+//! Turns the facts of [`ringreel_ops`] into sentences, in one file per subcommand.
 
 pub mod doctor;
 pub(crate) mod gc;

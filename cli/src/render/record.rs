@@ -1,6 +1,7 @@
-//! What `ringreel inspect --tree` and `--hex` say of records and their bytes.
+//! Output of `ringreel inspect --tree` and `--hex`: records and their bytes.
 
 use crate::output::plain;
+use ringreel::humanize::counted;
 use ringreel_format::describe::{Field as Described, FieldKind, FieldValue};
 use ringreel_format::frame::FrameHeader;
 use ringreel_format::{Meta, PartPlace};
@@ -9,6 +10,7 @@ use ringreel_ops::inspect::records::{Content, Damage, Record, What};
 use serde_json::json;
 use std::borrow::Cow;
 
+/// Describes a record in one line.
 pub fn record(record: &Record) -> String {
     let splits = match record.splits {
         0 => String::new(),
@@ -19,6 +21,7 @@ pub fn record(record: &Record) -> String {
     format!("{number:<5} {at:#010x} to {end:#010x}  {:<8} {len} bytes{splits}: {}", what.name(), plain(&what_is(what)))
 }
 
+/// Describes a record as JSON.
 pub fn record_json(record: &Record) -> serde_json::Value {
     json!({
         "record": record.number, "at": record.at, "end": record.end, "length": record.len, "splits": record.splits,
@@ -26,7 +29,6 @@ pub fn record_json(record: &Record) -> serde_json::Value {
     })
 }
 
-/// What a record is.
 fn what_is(what: &What) -> String {
     match what {
         What::Header(info) => {
@@ -37,45 +39,49 @@ fn what_is(what: &What) -> String {
         What::Head(head) => {
             let inline = head.parts.iter().filter(|part| matches!(part.place, PartPlace::Inline(_))).count();
             let large = head.parts.len() - inline;
-            format!("of sample {}: {inline} parts inside, {large} in records of their own", head.ordinal)
+            let parts = counted(inline as u64, "part");
+            format!("of sample {}: {parts} inline, {large} in separate records", head.ordinal)
         }
-        What::Pad => "zeros, so that the next payload begins at a multiple of 64".to_owned(),
+        What::Pad => "zeros that align the next payload to 64 bytes".to_owned(),
         What::Tensor { ordinal, part, piece: (_, 1) } => format!("part {part} of sample {ordinal}"),
         What::Tensor { ordinal, part, piece: (n, of) } => {
             format!("part {part} of sample {ordinal}, piece {} of {of}", n + 1)
         }
-        What::Footer(footer) => format!("for samples: {}, check {:08x}", footer.count, footer.check),
-        What::Trailer => "where the footer is".to_owned(),
-        What::Later(kind) => format!("of type {kind:#04x}, which only a later version knows"),
+        What::Footer(footer) => format!("of {}, check value {:08x}", counted(footer.count, "sample"), footer.check),
+        What::Trailer => "offset of the footer".to_owned(),
+        What::Later(kind) => format!("of unknown type {kind:#04x}, from a later version of the format"),
         What::Plain(found) => content(found),
         What::Damage(why) => damage(why),
     }
 }
 
+/// Describes damage in a file.
 pub fn damage(why: &Damage) -> String {
     match why {
         Damage::Refused(error) => error.to_string(),
-        Damage::NoFooter => "the file ends without a footer: it is unfinished, or was cut off".to_owned(),
+        Damage::NoFooter => "the file ends without a footer: it is unfinished or truncated".to_owned(),
         Damage::NoPiece { ordinal, part, len } => {
-            format!("part {part} of sample {ordinal}: no record of {len} bytes is here, as its head says")
+            format!(
+                "part {part} of sample {ordinal}: the head announces a record of {len} bytes here, but it is missing"
+            )
         }
-        Damage::NoPad => "this should be a pad: a record of zeros".to_owned(),
-        Damage::NoTrailer => "this should be the trailer: the file was cut off, or is unfinished".to_owned(),
-        Damage::BehindTrailer => "something follows the trailer".to_owned(),
+        Damage::NoPad => "expected a padding record (zeros) here".to_owned(),
+        Damage::NoTrailer => "expected the trailer here: the file is unfinished or truncated".to_owned(),
+        Damage::BehindTrailer => "unexpected data after the trailer".to_owned(),
     }
 }
 
-/// What a plain record looks like.
+/// Describes the apparent content of a plain record.
 pub fn content(content: &Content) -> String {
     let (id, kind) = (content.id, content.kind.unwrap_or("bytes"));
     match content.labels {
         Some((label, 1)) => format!("MXNet image header (id {id}, label {label}), then {kind}"),
-        Some((label, n)) => format!("MXNet image header (id {id}, {n} labels, the first {label}), then {kind}"),
+        Some((label, n)) => format!("MXNet image header (id {id}, {n} labels, the first is {label}), then {kind}"),
         None => kind.to_owned(),
     }
 }
 
-/// The name of some bytes, as in format/SPEC.md.
+/// Returns the name of some bytes, as in format/SPEC.md.
 fn name(field: &Field) -> Cow<'static, str> {
     match &field.what {
         FieldFact::Magic(_) => "magic".into(),
@@ -91,36 +97,36 @@ fn payload_name(what: &PayloadFact) -> Cow<'static, str> {
     match what {
         PayloadFact::Field(field) => field.name().into(),
         PayloadFact::Image(_) => FieldKind::ImageContent.to_string().into(),
-        PayloadFact::Stored(part) => format!("{part}: its stored bytes").into(),
+        PayloadFact::Stored(part) => format!("stored bytes of {part}").into(),
         PayloadFact::Pad => "pad".into(),
         PayloadFact::Plain(_) => "payload".into(),
         PayloadFact::Later(_) | PayloadFact::Unknown => "?".into(),
     }
 }
 
-/// What some bytes say.
+/// Describes the meaning of some bytes.
 fn says(field: &Field) -> String {
     match &field.what {
         FieldFact::Magic(None) | FieldFact::Padding => String::new(),
         FieldFact::Magic(Some(parts)) => {
             let part = |part: &Payload| match (payload_name(&part.what), part.goes_on) {
-                (name, true) => format!("{name}, goes on"),
+                (name, true) => format!("{name}, continued"),
                 (name, false) => format!("{name}: {}", payload_says(&part.what)),
             };
             let parts: Vec<String> = parts.iter().map(part).collect();
-            format!("also the same four bytes of the payload, which were left out: {}", parts.join("; "))
+            format!("stands for the same four bytes of the payload: {}", parts.join("; "))
         }
         FieldFact::FrameHeader(FrameHeader { flag, len }, found) => {
-            let kind = ["a whole record", "first part of a split record", "a middle part", "last part"];
+            let kind = ["whole record", "first frame of a split record", "middle frame", "last frame"];
             let kind = kind.get(usize::from(*flag)).unwrap_or(&"?");
-            let there = if found < len { format!(", of which {found} are here") } else { String::new() };
+            let there = if found < len { format!(", of which {found} are present") } else { String::new() };
             format!("{flag} ({kind}), {len} bytes{there}")
         }
-        FieldFact::Payload(payload) if payload.goes_on => "goes on".to_owned(),
+        FieldFact::Payload(payload) if payload.goes_on => "continued".to_owned(),
         FieldFact::Payload(payload) => payload_says(&payload.what),
         FieldFact::MoreFrames | FieldFact::TooManyFrames => "more frames of this record".to_owned(),
-        FieldFact::Damage(why) => format!("understanding ends here: {}", damage(why)),
-        FieldFact::NoFrame => "understanding ends here: this is no frame".to_owned(),
+        FieldFact::Damage(why) => format!("cannot be decoded: {}", damage(why)),
+        FieldFact::NoFrame => "cannot be decoded: not a frame".to_owned(),
     }
 }
 
@@ -128,18 +134,18 @@ fn payload_says(what: &PayloadFact) -> String {
     match what {
         PayloadFact::Field(field) => field_says(field),
         PayloadFact::Image(kind) => (*kind).to_owned(),
-        PayloadFact::Stored(_) => "nothing but these".to_owned(),
+        PayloadFact::Stored(_) => "the whole payload".to_owned(),
         PayloadFact::Pad => "zeros".to_owned(),
         PayloadFact::Plain(found) => content(found),
-        PayloadFact::Later(kind) => format!("of type {kind:#04x}, not known"),
-        PayloadFact::Unknown => "understanding ends here: nothing says what this is".to_owned(),
+        PayloadFact::Later(kind) => format!("of unknown type {kind:#04x}"),
+        PayloadFact::Unknown => "cannot be decoded: unknown contents".to_owned(),
     }
 }
 
 fn field_says(field: &Described) -> String {
     match &field.value {
         FieldValue::Number(n) => number_says(field, *n),
-        FieldValue::DTypeCode { name, .. } => name.unwrap_or("of a later version").to_owned(),
+        FieldValue::DTypeCode { name, .. } => name.unwrap_or("unknown, from a later version").to_owned(),
         FieldValue::Text(text) => format!("{text:?}"),
         FieldValue::Id(id) => id.to_string(),
         FieldValue::Map(Ok(meta)) if meta.is_empty() => "CBOR, an empty map".to_owned(),
@@ -152,10 +158,10 @@ fn field_says(field: &Described) -> String {
         FieldValue::Bytes => match (field.kind, &field.error) {
             (FieldKind::Signature, _) => "RINGREEL".to_owned(),
             (FieldKind::Tag, _) => "REELTAIL".to_owned(),
-            (FieldKind::Table, _) => "where each sample begins, u64 each".to_owned(),
-            (FieldKind::Zero, Some(_)) => "these should be zero".to_owned(),
-            (FieldKind::Leftover, _) => "nothing should stand here, in this version of the format".to_owned(),
-            (FieldKind::NotUnderstood, Some(why)) => format!("understanding ends here: {why}"),
+            (FieldKind::Table, _) => "offset of each sample, u64 each".to_owned(),
+            (FieldKind::Zero, Some(_)) => "should be zero".to_owned(),
+            (FieldKind::Leftover, _) => "unexpected in this version of the format".to_owned(),
+            (FieldKind::NotUnderstood, Some(why)) => format!("cannot be decoded: {why}"),
             _ => String::new(),
         },
     }
@@ -164,17 +170,17 @@ fn field_says(field: &Described) -> String {
 fn number_says(field: &Described, n: u64) -> String {
     match field.kind {
         FieldKind::Crc if field.error.is_some() => {
-            format!("{n:#010x}: DOES NOT MATCH, nothing of what follows can be trusted")
+            format!("{n:#010x}: DOES NOT MATCH, the following bytes cannot be trusted")
         }
         FieldKind::Crc => format!("{n:#010x}: matches"),
         FieldKind::HeadsCrc | FieldKind::PartCrc => format!("{n:#010x}"),
         FieldKind::Type if n == u64::from(b'S') => "S: head of a sample".to_owned(),
         FieldKind::Type => "F: footer".to_owned(),
         FieldKind::Born => format!("generation {n}"),
-        FieldKind::Created => format!("{n} ms after 1970"),
-        FieldKind::Time => format!("{n} ms after the segment was begun"),
+        FieldKind::Created => format!("Unix time {n} ms"),
+        FieldKind::Time => format!("{n} ms after the segment's creation"),
         FieldKind::Flags => flags(n),
-        FieldKind::Count => format!("{n} samples"),
+        FieldKind::Count => counted(n, "sample"),
         FieldKind::FooterAt => format!("{n} ({n:#x})"),
         FieldKind::ImageFlag if n == 0 => "0: the label is in the header".to_owned(),
         FieldKind::ImageFlag => format!("{n} labels follow the header"),
@@ -188,25 +194,25 @@ fn keys(meta: &Meta) -> String {
     names.join(", ") + if meta.len() > 8 { ", ..." } else { "" }
 }
 
-/// The table of section 6 of format/SPEC.md.
+/// Describes the flags of a part, by the table in section 6 of format/SPEC.md.
 fn flags(flags: u64) -> String {
     let mut words = vec![if flags & 1 == 0 { "dtype and shape of the schema" } else { "own dtype and shape" }];
-    words.push(if flags & 2 == 0 { "inside" } else { "in records of its own" });
+    words.push(if flags & 2 == 0 { "inline" } else { "in separate records" });
     words.push(match flags >> 2 & 3 {
         0 => "plain",
         1 => "zstd",
-        _ => "a codec of a later version",
+        _ => "unknown codec, from a later version",
     });
     if flags & 16 != 0 {
         words.push("split");
     }
     if flags & 0xe0 != 0 {
-        words.push("and flags that should be zero");
+        words.push("unknown flags, which should be zero");
     }
     words.join(", ")
 }
 
-/// Sixteen bytes a line: offset, bytes, text, and on the first line what they are.
+/// Dumps sixteen bytes per line: offset, bytes, text, and on the first line their meaning.
 pub fn dump(field: &Field) -> Vec<String> {
     let text = |bytes: &[u8]| -> String {
         let shown = |byte: &u8| if byte.is_ascii_graphic() || *byte == b' ' { char::from(*byte) } else { '.' };
@@ -236,7 +242,7 @@ pub fn dump(field: &Field) -> Vec<String> {
     out
 }
 
-/// One line of `--hex --json`.
+/// Returns one line of `--hex --json`.
 pub fn dump_json(record: &Record, field: &Field) -> serde_json::Value {
     let bytes: String = field.bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     json!({

@@ -1,6 +1,7 @@
-//! Sentences of `ringreel repair`.
+//! Output of `ringreel repair`.
 
 use crate::output::plain_path;
+use ringreel::humanize::counted;
 use ringreel::ring::Ring;
 use ringreel::ring::validation_split::DamagedSample;
 use ringreel_ops::repair::facts::{Blocker, Cause, Rebuilding, Remedy};
@@ -8,15 +9,16 @@ use ringreel_ops::repair::liveness_survey::Survey;
 use ringreel_ops::repair::{Repair, RepairAction, State};
 use serde_json::json;
 
-/// Returns one line. `applied`: repair ran with `--apply`; `gone`: the problem is gone.
+/// Describes one repair in one line. `applied`: repair ran with `--apply`; `gone`: the problem is gone.
 pub fn mend(mend: &RepairAction, applied: bool, gone: bool) -> String {
     let (name, reason) = state(mend, applied, gone);
+    let name = if name == "mended" { "repaired" } else { name };
     let reason = reason.map_or(String::new(), |reason| format!(" [not now: {reason}]"));
     let RepairAction { what, path, .. } = mend;
     format!("{name:<8} {what:<9} {}: {} -> {}{reason}", plain_path(path), cause(&mend.why), action(&mend.action))
 }
 
-/// The same as JSON.
+/// Describes one repair as JSON.
 pub fn mend_json(mend: &RepairAction, applied: bool, gone: bool) -> serde_json::Value {
     let (name, reason) = state(mend, applied, gone);
     json!({
@@ -25,8 +27,9 @@ pub fn mend_json(mend: &RepairAction, applied: bool, gone: bool) -> serde_json::
     })
 }
 
+/// Returns the state of a repair as `--json` names it, and why it is not made.
 fn state(mend: &RepairAction, applied: bool, gone: bool) -> (&'static str, Option<String>) {
-    const TRIED: &str = "it was tried, and is still so: see the log, and run it again";
+    const TRIED: &str = "the repair had no effect: see the log, then run repair again";
     match &mend.state {
         State::Litter => ("litter", None),
         _ if applied && gone => ("mended", None),
@@ -36,54 +39,55 @@ fn state(mend: &RepairAction, applied: bool, gone: bool) -> (&'static str, Optio
     }
 }
 
-/// The last line: `open` is how much is left to be mended.
+/// Returns the last line; `open` is the number of remaining problems.
 pub fn result(ring: &Ring, open: usize, applied: bool, mended: bool, can_mend: bool) -> String {
+    let problems = counted(open as u64, "problem");
     match open {
-        0 if mended => "all that could be mended is mended".to_owned(),
+        0 if mended => "all repairs applied".to_owned(),
         0 => format!(
-            "nothing is to be mended ({}); repair does not read segments: `ringreel verify {}` does, and --salvage DIR \
-             saves what is whole of damaged ones",
+            "no repairs needed (index: {}); repair does not read segments: `ringreel verify {}` checks them, and \
+             --salvage DIR copies the intact samples of damaged ones",
             ring.coordination.place(),
             ring.layout.root().display()
         ),
-        n if applied => format!("{n} could not be mended"),
-        n if !can_mend => format!("{n} cannot be repaired"),
-        n => format!("{n} to mend: run it again with --apply"),
+        _ if applied => format!("{problems} could not be repaired"),
+        _ if !can_mend => format!("{problems} cannot be repaired"),
+        _ => format!("{problems} found: to repair, run again with --apply"),
     }
 }
 
-/// Whose heartbeats are waited for.
+/// Returns what repair waits for while it watches heartbeats.
 pub fn survey(survey: Survey) -> String {
     let Survey { processes, time } = survey;
     let seconds = time.as_secs_f64();
-    format!("heartbeats of {processes} processes, for {seconds:.1} s (longer where their leases are longer)")
+    format!("heartbeats of {processes} processes for {seconds:.1} s (longer if their leases are longer)")
 }
 
 fn cause(cause: &Cause) -> String {
     match cause {
-        Cause::NoDescriptor => "it is missing: nobody can open the ring".to_owned(),
-        Cause::BadDescriptor { why } | Cause::DamagedSegment { why } => format!("it is damaged: {why}"),
-        Cause::NoManifest => "it is missing".to_owned(),
-        Cause::NoManifestOfReadable => "it is missing, and its generation was readable".to_owned(),
+        Cause::NoDescriptor => "missing: the ring cannot be opened".to_owned(),
+        Cause::BadDescriptor { why } | Cause::DamagedSegment { why } => format!("damaged: {why}"),
+        Cause::NoManifest => "missing".to_owned(),
+        Cause::NoManifestOfReadable => "missing, but its generation was readable".to_owned(),
         Cause::Refused { why } => why.clone(),
-        Cause::OtherRing { ring } => format!("it is of ring {ring}, which is another one"),
-        Cause::TooManyManifestsLost => {
-            "a manifest that is lost listed it, and too many are lost to tell what".to_owned()
-        }
+        Cause::OtherRing { ring } => format!("belongs to another ring, {ring}"),
+        Cause::TooManyManifestsLost => "was listed by a lost manifest; too many are lost to rebuild it".to_owned(),
         Cause::Promoting { generation: n } => {
-            format!("the promotion of generation {n} was begun, and not finished: readers do not see it")
+            format!("the promotion of generation {n} is unfinished: readers do not see it")
         }
         Cause::Full { generation: n, samples } => {
-            format!("generation {n} is full ({samples} samples), and nobody promotes it")
+            format!("generation {n} is full ({}), but no process promotes it", counted(*samples, "sample"))
         }
-        Cause::Finished { segments, samples } => {
-            format!("{segments} finished segments ({samples} samples) of a dead owner are in no generation")
-        }
+        Cause::Finished { segments, samples } => format!(
+            "{} ({}) of a dead owner not in any generation",
+            counted(*segments, "finished segment"),
+            counted(*samples, "sample")
+        ),
         Cause::LastName { samples } => {
-            format!("{samples} samples that no manifest lists, and this is their last name")
+            format!("the last name of {} that no manifest lists", counted(*samples, "sample"))
         }
-        Cause::PromotedAlready => "this generation was promoted already".to_owned(),
-        Cause::Trash => "it is being removed".to_owned(),
+        Cause::PromotedAlready => "this generation is already promoted".to_owned(),
+        Cause::Trash => "being removed".to_owned(),
         Cause::Coordination(repair) => coordination(repair),
         Cause::HeldOut { sample: DamagedSample { generation, position, id, why, .. } } => {
             format!("held-out sample {id} (position {position} of generation {generation}) is damaged: {why}")
@@ -91,20 +95,20 @@ fn cause(cause: &Cause) -> String {
     }
 }
 
-/// What an index says, and should not.
+/// Describes how the index contradicts the directory.
 pub fn coordination(repair: &Repair) -> String {
     match repair {
         Repair::Counter { generation, handed_out, free } => {
-            format!("the counter of generation {generation} is at {handed_out}, and numbers below {free} are taken")
+            format!("the counter of generation {generation} is at {handed_out}, but indices below {free} are in use")
         }
         Repair::Status { says: Some(says), newest } => {
-            format!("the swap status says generation {says}, and the newest is {newest}")
+            format!("the swap status names generation {says}, but the newest is {newest}")
         }
         Repair::Status { says: None, newest } => {
-            format!("there is no swap status, and the newest generation is {newest}")
+            format!("the swap status is missing; the newest generation is {newest}")
         }
         Repair::Future { says, newest } => {
-            format!("the swap status says generation {says}, which is not there (the newest is {newest})")
+            format!("the swap status names generation {says}, which does not exist (the newest is {newest})")
         }
     }
 }
@@ -112,23 +116,21 @@ pub fn coordination(repair: &Repair) -> String {
 fn action(action: &Remedy) -> String {
     let text = match action {
         Remedy::RebuildFrom(rebuilding) => return rebuild(rebuilding),
-        Remedy::QuarantineDamaged { why } => return format!("it goes to quarantine: it is damaged: {why}"),
-        Remedy::RemakeDescriptor => {
-            "it is made again, with the id that the manifests name and what the configuration says"
-        }
-        Remedy::Rebuild => "it is rebuilt",
-        Remedy::RemakeEmpty => "the empty one is made again",
-        Remedy::NothingIsKnown => "nothing is known of the right one",
-        Remedy::LeaveWhole => "it is whole, as far as is known",
-        Remedy::RestoreManifests => "put manifests/ back from a copy; or take its samples out with `ringreel export`",
-        Remedy::FinishPromotion => "it is finished, as a manager would do it",
-        Remedy::Promote => "it becomes readable",
-        Remedy::Link => "they are linked into the generation that fills",
-        Remedy::StageAgain => "it is staged again, and linked into the generation that fills",
-        Remedy::Quarantine => "it goes to quarantine",
-        Remedy::Reclaim => "a manager removes it, or `ringreel gc --apply`",
-        Remedy::UpdateIndex => "it is told what the directory says",
-        Remedy::RestoreFile => "restore this file from a copy; until then readers leave the sample out",
+        Remedy::QuarantineDamaged { why } => return format!("move it to quarantine: damaged: {why}"),
+        Remedy::RemakeDescriptor => "recreate it with the ring id of the manifests and the configured values",
+        Remedy::Rebuild => "rebuild it",
+        Remedy::RemakeEmpty => "recreate the empty manifest",
+        Remedy::NothingIsKnown => "none, because its correct contents are unknown",
+        Remedy::LeaveWhole => "none, because it appears intact",
+        Remedy::RestoreManifests => "restore manifests/ from a copy, or save its samples with `ringreel export`",
+        Remedy::FinishPromotion => "finish the promotion",
+        Remedy::Promote => "promote it",
+        Remedy::Link => "link them into the filling generation",
+        Remedy::StageAgain => "stage it again, and link it into the filling generation",
+        Remedy::Quarantine => "move it to quarantine",
+        Remedy::Reclaim => "removed by a manager or by `ringreel gc --apply`",
+        Remedy::UpdateIndex => "update it from the directory",
+        Remedy::RestoreFile => "restore this file from a copy; until then readers skip the sample",
     };
     text.to_owned()
 }
@@ -138,39 +140,43 @@ fn rebuild(rebuilding: &Rebuilding) -> String {
     let mut text = if rebuilding.is_there {
         let count = match listed {
             Some(listed) if listed == has => ", as many as it listed".to_owned(),
-            Some(listed) if listed > has => format!(" of the {listed} that it listed; the others are not there"),
-            Some(listed) => format!(", where its neighbours count {listed}"),
-            None => ": all that can have been listed".to_owned(),
+            Some(listed) if listed > has => format!(" of the {listed} that it listed; the others are missing"),
+            Some(listed) => format!(", but by the adjacent manifests it listed {listed}"),
+            None => ", all that it can have listed".to_owned(),
         };
-        format!("it is rebuilt from read.{n}: {has} samples in {segments} segments{count}")
+        let (samples, segments) = (counted(*has, "sample"), counted(*segments as u64, "segment"));
+        format!("rebuild it from read.{n}: {samples} in {segments}{count}")
     } else {
         let lost = listed.map_or("its samples".to_owned(), |listed| format!("the {listed} samples that it listed"));
-        format!("its generation is gone: one that lists nothing takes its place, and says that {lost} were there")
+        format!("replace it with an empty manifest that records {lost} as lost, because its generation is gone")
     };
     if *damaged > 0 {
-        text += &format!(" ({damaged} files there are damaged)");
+        text += &format!(" ({} in the directory)", counted(*damaged as u64, "damaged file"));
     }
     if *unclear > 0 {
-        text += &format!("; {unclear} staged segments go to quarantine: whether they were delivered cannot be told");
+        let segments = counted(*unclear as u64, "staged segment");
+        text += &format!("; move {segments} to quarantine, because they may have been delivered already");
     }
     text
 }
 
 fn blocked(blocker: &Blocker) -> String {
     match blocker {
-        Blocker::ManifestFirst { generation: n } => format!("the manifest of generation {n} comes first"),
-        Blocker::ManifestsFirst => "manifests that are lost come first".to_owned(),
-        Blocker::RestoreManifest => "put the right one back".to_owned(),
+        Blocker::ManifestFirst { generation: n } => format!("the manifest of generation {n} must be repaired first"),
+        Blocker::ManifestsFirst => "lost manifests must be repaired first".to_owned(),
+        Blocker::RestoreManifest => "restore the correct manifest from a copy".to_owned(),
         Blocker::OtherVersion => "use a ringreel of that version".to_owned(),
         Blocker::ManifestsLost { path } => {
-            format!("{} and more manifests are lost: put manifests/ back from a copy", path.display())
+            format!("{} and other manifests are lost: restore manifests/ from a copy", path.display())
         }
         Blocker::UnreadableManifest => "a manifest that may list it cannot be read".to_owned(),
         Blocker::HeldBack { by } => format!("it waits for {by}"),
-        Blocker::IndexAway => "it can be asked again when it answers".to_owned(),
-        Blocker::NotWatched => "whether anybody lives was not watched yet".to_owned(),
-        Blocker::Unheard => "whether anybody lives cannot be told while the index is away".to_owned(),
-        Blocker::Living { count, one } => format!("{count} managers and generators live ({one}): stop them first"),
+        Blocker::IndexAway => "run repair again when the index is reachable".to_owned(),
+        Blocker::NotWatched => "heartbeats have not been watched yet".to_owned(),
+        Blocker::Unheard => "the index is unreachable, so it is unknown which processes are alive".to_owned(),
+        Blocker::Living { count, one } => {
+            format!("managers or generators are alive ({count}, such as {one}): stop them first")
+        }
         Blocker::NoCopy => "the ring holds no second copy of a sample".to_owned(),
     }
 }

@@ -1,4 +1,4 @@
-//! Sentences about one sample, and about those that cannot be looked at.
+//! Descriptions of a sample, and of samples that cannot be read.
 
 use super::inspect::{codec, range};
 use super::record;
@@ -12,7 +12,7 @@ use ringreel_ops::inspect::records::Content;
 use ringreel_ops::inspect::samples::{Item, Note, Samples};
 use serde_json::json;
 
-/// One sample, or one record.
+/// Describes one sample or record.
 pub fn item(samples: &Samples, item: &Item, head: Option<&Head>) -> Vec<String> {
     let (position, len) = (item.position, samples.len());
     let of = samples.generation().map_or(String::new(), |n| format!(" of generation {n}"));
@@ -28,7 +28,7 @@ pub fn item(samples: &Samples, item: &Item, head: Option<&Head>) -> Vec<String> 
     if samples.are_records() {
         let payload = item.parts.first().and_then(|part| part.data().ok().cloned()).unwrap_or_default();
         let content = Content::of(&payload, payload.len() as u64);
-        out.push(format!("  looks like: {}", record::content(&content)));
+        out.push(format!("  content: {}", record::content(&content)));
         return out;
     }
     out.push("meta".to_owned());
@@ -37,7 +37,7 @@ pub fn item(samples: &Samples, item: &Item, head: Option<&Head>) -> Vec<String> 
     out
 }
 
-/// The same as JSON.
+/// Describes one sample or record as JSON.
 pub fn item_json(samples: &Samples, item: &Item, head: Option<&Head>) -> serde_json::Value {
     let part = |(n, part): (usize, &ReadPart)| {
         let stored = head.and_then(|head| head.parts.get(n));
@@ -58,7 +58,7 @@ fn range_of(part: &Part) -> Option<Range> {
     Range::of(&part.dtype, part.data().ok()?)
 }
 
-/// A part of a sample: what it is, how it is stored, its values.
+/// Describes a part of a sample: dtype, shape, storage and values.
 fn part(part: &ReadPart, stored: Option<&PartHead>) -> String {
     let what = plain(&format!("{}: {} {:?}", part.name, part.dtype, part.shape));
     let mut text = format!("  {what}, {}", human_bytes(part.len()));
@@ -79,7 +79,7 @@ fn part(part: &ReadPart, stored: Option<&PartHead>) -> String {
     text
 }
 
-/// The notes of `samples`.
+/// Returns the notes of `samples` as sentences.
 pub fn notes(samples: &Samples) -> impl Iterator<Item = String> + '_ {
     samples.notes().iter().map(note)
 }
@@ -97,9 +97,9 @@ fn note(note: &Note) -> String {
         }
         Note::DamagedPart { path, sample } => format!("{}: a part of sample {sample} is damaged", path.display()),
         Note::NewestMissing { newest, dir } => {
-            format!("the newest generation, {newest}, is missing: {} is gone", dir.display())
+            format!("the newest generation, {newest}, is missing: {} does not exist", dir.display())
         }
         Note::NoManifest { generation: n } => format!("generation {n} has no manifest: readers do not see it"),
-        Note::More(n) => format!("and {} like these", counted(*n, "note")),
+        Note::More(n) => format!("and {}", counted(*n, "more note")),
     }
 }

@@ -1,4 +1,4 @@
-//! Sentences of `ringreel status`.
+//! Output of `ringreel status`.
 
 use crate::output::plain;
 use ringreel::failure_log::Failure;
@@ -6,25 +6,29 @@ use ringreel::humanize::{human_bytes, human_seconds};
 use ringreel::unix_ms;
 use ringreel_ops::status::{GenerationStatus, MemberStatus, ReuseStatus, Status};
 
-/// The lines of `ringreel status`.
+/// Returns the lines of `ringreel status`.
 pub fn lines(status: &Status) -> Vec<String> {
     let mut out = vec![format!("ring       {} ({})", status.ring, status.sample.join(", "))];
     let writing = &status.writing;
     let state = if writing.swapping { ", being promoted" } else { "" };
     let (generation, samples, cap) = (writing.generation, writing.samples, writing.cap);
-    out.push(format!("writing    generation {generation}: {samples} of {cap} samples{state}"));
+    out.push(format!("filling    generation {generation}: {samples} of {cap} samples{state}"));
     match status.newest_age_seconds {
         Some(age) => out.push(format!("newest     generation {}, readable for {}", status.newest, human_seconds(age))),
-        None => out.push("newest     none yet: readers wait".to_owned()),
+        None => out.push("newest     none yet; readers wait".to_owned()),
     }
     out.extend(status.generations.iter().map(generation_line));
     if !status.missing.is_empty() {
-        out.push(format!("MISSING    generations {:?}, which KEEP covers", status.missing));
+        out.push(format!("MISSING    generations {:?}, although KEEP covers them", status.missing));
     }
     if !status.reuse.is_empty() {
-        let bar = |bar: &ReuseStatus| format!("{} x {}", bar.generations, bar.passes);
+        let bar = |bar: &ReuseStatus| match bar.passes {
+            0 => format!("{} not read", bar.generations),
+            1 => format!("{} read once", bar.generations),
+            n => format!("{} read {n} times", bar.generations),
+        };
         let bars: Vec<String> = status.reuse.iter().map(bar).collect();
-        out.push(format!("reuse      passes over the generations before the newest: {}", bars.join(", ")));
+        out.push(format!("reuse      generations before the newest: {}", bars.join(", ")));
     }
     if status.validation > 0 {
         let damaged = match status.validation_damaged {
@@ -32,54 +36,55 @@ pub fn lines(status: &Status) -> Vec<String> {
             n => format!(", {n} damaged"),
         };
         let (there, all) = (status.validation_readable, status.validation);
-        out.push(format!("held out   {there} of {all} samples are there{damaged}"));
+        out.push(format!("held out   {there} of {all} samples readable{damaged}"));
     }
     out.push(format!("delivered  {} samples in {} swaps", status.samples_delivered, status.swaps));
-    out.push(format!("waiting    {} finished samples are in no readable generation yet", status.samples_waiting));
+    out.push(format!("waiting    {} finished samples not yet in a readable generation", status.samples_waiting));
     if let Some(rate) = status.samples_per_second {
-        out.push(format!("rate       {rate:.2} samples/s over the last swaps"));
+        out.push(format!("rate       {rate:.2} samples/s over recent swaps"));
     }
     if let Some(swap_ms) = status.swap_ms_mean {
         out.push(format!("swap       {swap_ms:.1} ms on average"));
     }
     out.push(format!("disk       {}", human_bytes(status.bytes)));
     if status.quarantined > 0 {
-        out.push(format!("quarantine {} segments: look into quarantine/", status.quarantined));
+        out.push(format!("quarantine {} segments; the reasons are in quarantine/*.why", status.quarantined));
     }
     out.push(format!("index      {}", status.index));
     if let Some(why) = &status.index_away {
-        out.push(format!("           AWAY: {why}; the ring goes on without it"));
+        out.push(format!("           UNREACHABLE: {why}; the ring continues without it"));
     }
     out.extend(members(status));
     if !status.failures.is_empty() {
-        out.push(format!("failures   the last {}", status.failures.len()));
+        out.push(format!("failures   {} most recent", status.failures.len()));
         out.extend(status.failures.iter().map(failure));
     }
     out.iter().map(|text| plain(text)).collect()
 }
 
-/// A generation that readers can read.
+/// Describes a readable generation in one line.
 fn generation_line(generation: &GenerationStatus) -> String {
     let (n, samples, size) = (generation.generation, generation.samples, human_bytes(generation.bytes));
     let (segments, age) = (generation.segments, human_seconds(generation.age_seconds));
     let held_out = match generation.held_out {
         0 => String::new(),
-        n => format!(", the first {n} of them held out"),
+        n => format!(", the first {n} held out"),
     };
     let passes = match generation.passes {
         None => String::new(),
+        Some(0) => ", not read".to_owned(),
         Some(1) => ", read once".to_owned(),
         Some(n) => format!(", read {n} times"),
     };
     format!("  read.{n:<6} {samples} samples, {size} in {segments} files, {age} old{held_out}{passes}")
 }
 
-/// The members of the ring: the manager that holds the lease, then all by their roles.
+/// Lists the members of the ring: the manager that holds the lease, then all members by role.
 fn members(status: &Status) -> Vec<String> {
     let mut out = vec![match &status.manager {
-        _ if status.index_away.is_some() => "manager    not known while the index is away".to_owned(),
+        _ if status.index_away.is_some() => "manager    unknown while the index is unreachable".to_owned(),
         Some(manager) => format!("manager    {manager}"),
-        None => "manager    none: generators promote by themselves".to_owned(),
+        None => "manager    none; generators promote full generations".to_owned(),
     }];
     for (role, members) in
         [("managers", &status.managers), ("generators", &status.generators), ("readers", &status.readers)]
@@ -88,7 +93,7 @@ fn members(status: &Status) -> Vec<String> {
         out.extend(members.iter().flat_map(member));
     }
     if !status.silent.is_empty() {
-        out.push(format!("silent     {}: no heartbeat within a lease", status.silent.len()));
+        out.push(format!("silent     {} without a heartbeat for a lease", status.silent.len()));
         for silent in &status.silent {
             let mut lines = member(silent).into_iter();
             out.extend(lines.next().map(|line| format!("{line}, {}", silent.report.role)).into_iter().chain(lines));
@@ -97,7 +102,7 @@ fn members(status: &Status) -> Vec<String> {
     out
 }
 
-/// One line: with `--json` there is more, where there is more.
+/// Describes a failure in one line: the first line of its message.
 fn failure(failure: &Failure) -> String {
     let ago = human_seconds(unix_ms().saturating_sub(failure.unix_ms) as f64 / 1e3);
     let mut lines = failure.message.lines();
@@ -108,14 +113,14 @@ fn failure(failure: &Failure) -> String {
 fn member(member: &MemberStatus) -> Vec<String> {
     let report = &member.report;
     let mut text = format!(
-        "  {}: {} samples, {:.2}/s, last sign of life {} ago",
+        "  {}: {} samples, {:.2}/s, last heartbeat {} ago",
         member.name,
         report.samples,
         report.per_second,
         human_seconds(member.silent_seconds)
     );
     if let Some(generation) = report.generation {
-        text.push_str(&format!(", reads generation {generation} after {} epochs", report.epochs));
+        text.push_str(&format!(", reading generation {generation} after {} epochs", report.epochs));
     }
     for stored in &report.stored {
         let how = if stored.compressed { "compressed" } else { "not compressed" };

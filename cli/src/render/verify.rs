@@ -1,4 +1,4 @@
-//! What `ringreel verify` says of what it found.
+//! Output of `ringreel verify`.
 
 use crate::output::{plain, plain_path};
 use ringreel::error::REPAIR;
@@ -19,13 +19,13 @@ fn finding(finding: &Finding) -> String {
     let bytes = finding.bytes.map_or(String::new(), |(begin, end)| format!(", bytes {begin} to {end}"));
     let samples = match &finding.samples[..] {
         [] => String::new(),
-        [one] => format!("; touches sample {one}"),
-        [first, ..] => format!("; touches {} samples, {first} first", finding.samples.len()),
+        [one] => format!("; affects sample {one}"),
+        [first, ..] => format!("; affects {} samples, the first is {first}", finding.samples.len()),
     };
     format!("{kind} {}{bytes}: {}{samples}", plain_path(&finding.path), plain(&problem(&finding.problem)))
 }
 
-/// The same as JSON.
+/// Describes a finding as JSON.
 pub fn finding_json(finding: &Finding) -> serde_json::Value {
     json!({
         "kind": finding.kind, "path": finding.path.to_string_lossy(), "bytes": finding.bytes,
@@ -34,11 +34,11 @@ pub fn finding_json(finding: &Finding) -> serde_json::Value {
     })
 }
 
-/// All findings, and the result; `next` is the command for a damaged ring.
+/// Lists all findings and the result; `next` is the command to run for a damaged ring.
 pub fn report(report: &Report, seconds: f64, next: Option<String>) -> Vec<String> {
     let mut out: Vec<String> = report.findings.iter().map(finding).collect();
     if report.more > 0 {
-        out.push(format!("and {} like these", counted(report.more, "finding")));
+        out.push(format!("and {}", counted(report.more, "more finding")));
     }
     let (subject, what) = match report.subject {
         Looked::Ring => ("ring", "sample"),
@@ -49,21 +49,21 @@ pub fn report(report: &Report, seconds: f64, next: Option<String>) -> Vec<String
     let (files, bytes) = (counted(report.files, "file"), human_bytes(report.bytes));
     let unreadable = match report.unreadable {
         0 => String::new(),
-        n => format!(", {n} that are listed cannot"),
+        n => format!(", {n} listed but not readable"),
     };
     let readable = counted(report.readable, what);
-    out.push(format!("a {subject}: {files}, {bytes} read in {seconds:.1} s: {readable} can be read{unreadable}"));
+    out.push(format!("{subject}: {files}, {bytes} checked in {seconds:.1} s: {readable} readable{unreadable}"));
     let result = match report.subject {
         _ if report.is_damaged() => "DAMAGED",
-        Looked::Records => "its frames are whole (RecordIO has no checksums: what is in them cannot be checked)",
-        _ => "nothing is damaged",
+        Looked::Records => "framing is intact (RecordIO has no checksums, so the contents cannot be verified)",
+        _ => "no damage found",
     };
     out.push(result.to_owned());
     out.extend(next.map(|next| format!("next: {next}")));
     out
 }
 
-/// The result as JSON.
+/// Returns the result as JSON.
 pub fn report_json(report: &Report, seconds: f64) -> serde_json::Result<serde_json::Value> {
     #[derive(Serialize)]
     struct Result<'a> {
@@ -75,71 +75,80 @@ pub fn report_json(report: &Report, seconds: f64) -> serde_json::Result<serde_js
     serde_json::to_value(Result { report, damaged: report.is_damaged(), seconds })
 }
 
-/// The command that mends a damaged ring or, where repair finds nothing to mend, the one that saves what is left of its
-/// damaged segments.
+/// Returns the command to run next for a damaged ring: repair, or salvage if no repair is possible.
 pub fn next(ring: &Path, can_repair: bool) -> String {
     if can_repair {
-        return format!("{REPAIR} (repair cannot mend damaged segments: --salvage DIR saves what is whole of them)");
+        return format!("{REPAIR} (for damaged segments add --salvage DIR, which copies their intact samples)");
     }
-    format!("`ringreel repair {} --salvage DIR` saves what is whole; readers skip the rest", ring.display())
+    format!(
+        "`ringreel repair {} --salvage DIR` copies the intact samples of damaged segments; readers skip the others",
+        ring.display()
+    )
 }
 
 fn problem(problem: &Problem) -> String {
     match problem {
         Problem::Refused { why } => why.clone(),
-        Problem::NotDirectory => "it is no directory, which it should be".to_owned(),
-        Problem::Denied { why } => format!("what is in it could not be looked at: {why}"),
-        Problem::NoDescriptor => "it is missing: nobody can open the ring".to_owned(),
-        Problem::NoManifest => "there is no manifest: readers see nothing".to_owned(),
+        Problem::NotDirectory => "not a directory".to_owned(),
+        Problem::Denied { why } => format!("the directory could not be read: {why}"),
+        Problem::NoDescriptor => "the file is missing: the ring cannot be opened".to_owned(),
+        Problem::NoManifest => "the ring has no manifest: readers see no samples".to_owned(),
         Problem::ManifestMissing { generation: n, is_readable } => {
             let what = if *is_readable { ": the samples in its directory cannot be read" } else { "" };
             format!("the manifest of generation {n} is missing{what}")
         }
-        Problem::Unlisted { generation: n } => format!("there is no manifest of generation {n}: readers do not see it"),
+        Problem::Unlisted { generation: n } => format!("generation {n} has no manifest: readers do not see it"),
         Problem::ListedTwice { id, before } => {
-            format!("it lists segment {id}, which manifest {before} lists: its samples come twice")
+            format!("lists segment {id}, which manifest {before} lists too: its samples are delivered twice")
         }
-        Problem::OtherRing { ring } => format!("it is of ring {ring}, which is another one"),
+        Problem::OtherRing { ring } => format!("belongs to another ring, {ring}"),
         Problem::WrongTotal { says, delivered } => {
-            format!("it counts {says} samples so far, where {delivered} were delivered")
+            format!("counts {says} samples delivered so far, but the manifests list {delivered}")
         }
         Problem::Rebuilt { lost } => {
-            format!("it was lost and rebuilt: {lost} samples that it listed are not there any more")
+            format!("was lost and rebuilt; {} that it listed are missing", counted(*lost, "sample"))
         }
         Problem::Promoting { generation: n } => format!(
-            "the promotion of generation {n} was begun and not finished: it has no manifest, so readers do not see it; \
-             a manager, or a generator, finishes it"
+            "the promotion of generation {n} is unfinished: it has no manifest, so readers do not see it; a manager or \
+             a generator will finish it"
         ),
         Problem::Litter => "litter: no manifest belongs to it".to_owned(),
-        Problem::PromotedAlready => "litter: this generation was promoted already".to_owned(),
+        Problem::PromotedAlready => "litter: this generation is already promoted".to_owned(),
         Problem::DirectoryMissing { generation: n, samples } => {
             format!("the directory of generation {n} is missing: {} lost", counted(*samples, "sample"))
         }
-        Problem::Gap => "it is not there, although an older generation is: if KEEP covers it, its samples are lost \
-                         (--keep N, with N as in KEEP, tells)"
+        Problem::Gap => "missing, but an older generation exists: if KEEP covers it, its samples are lost (to check, \
+                         add --keep N, with N as in KEEP)"
             .to_owned(),
-        Problem::NotListed { more } => strays(*more, "the manifest does not list it: readers do not see it"),
-        Problem::NotSegment { more } => strays(*more, "this is no segment"),
-        Problem::NotOwner => "no generator has such a name".to_owned(),
+        Problem::NotListed { more } => strays(*more, "not listed by the manifest: readers do not see it"),
+        Problem::NotSegment { more } => strays(*more, "not a segment"),
+        Problem::NotOwner => "not an owner's name".to_owned(),
         Problem::Waiting { segments } => format!(
-            "in no readable generation yet: {}; their owner links them, or a manager when the owner is dead",
+            "{} not yet in a readable generation; their owner links them, or a manager if the owner is dead",
             counted(*segments, "finished segment")
         ),
-        Problem::Begun { files } => format!("{} that their owner has begun, or left behind", counted(*files, "file")),
-        Problem::InQuarantine { why } => format!("in quarantine: {}", why.as_deref().unwrap_or("why, was not noted")),
+        Problem::Begun { files } => {
+            format!("{}, being written by the owner or abandoned", counted(*files, "unfinished file"))
+        }
+        Problem::InQuarantine { why } => {
+            format!("in quarantine: {}", why.as_deref().unwrap_or("the reason was not recorded"))
+        }
         Problem::FileMissing { samples } => format!("the file is missing: {} lost", counted(*samples, "sample")),
         Problem::OtherSegment => ANOTHER.to_owned(),
         Problem::LargePart { bytes } => format!(
-            "a part of {bytes} bytes, as it claims, would take more than a quarter of the memory here: it was not \
-             decompressed (its checksum is right)"
+            "a part claims a size of {bytes} bytes, more than a quarter of this machine's memory: its checksum is \
+             correct, but it was not decompressed"
         ),
         Problem::NoFooter { good } => {
-            format!("its end is missing: of its samples {good} can be salvaged, how many there were is not known")
+            format!(
+                "the end of the file is missing: {} can be salvaged; the total is unknown",
+                counted(*good, "sample")
+            )
         }
-        Problem::Empty => "it is empty: nothing was written, or all was cut off".to_owned(),
+        Problem::Empty => "the file is empty: nothing was written, or it was truncated".to_owned(),
     }
 }
 
 fn strays(more: u64, what: &str) -> String {
-    if more > 0 { format!("{} more: {what}", counted(more, "name")) } else { what.to_owned() }
+    if more > 0 { format!("{}: {what}", counted(more, "more name")) } else { what.to_owned() }
 }
