@@ -56,29 +56,29 @@ fn of<'a>(checks: &'a [Check], check: &str) -> &'a Check {
 fn doctor_peer_names_what_one_node_does_not_see() {
     use Verdict::{Failure, Ok, Warning};
     let cases: Vec<(Lie, &str, Verdict, &str)> = vec![
-        (Lie::None, "late names", Ok, "no name by the old path"),
+        (Lie::None, "late names", Ok, "B could not create names by the old path"),
         (Lie::None, "sealed files", Ok, "read and mapped 3"),
-        (Lie::None, "inotify", Ok, "B is told"),
+        (Lie::None, "inotify", Ok, "fires on B"),
         (Lie::RenameFails(116), "rename is seen", Failure, "os error 116"),
         (Lie::VerdictIsReadLate, "rename is seen", Failure, "os error 116"),
         (Lie::ListsLate, "new name is listed", Warning, "not within"),
         (Lie::OpensLate, "missing name appears", Warning, "not within"),
-        (Lie::None, "missing name appears", Ok, "once its directory is opened"),
+        (Lie::None, "missing name appears", Ok, "after opening its directory"),
         (Lie::AbsenceIsRemembered, "missing name appears", Ok, "by the name alone: more than 2.0 s"),
-        (Lie::InotifySilent, "inotify", Ok, "silent on B"),
+        (Lie::InotifySilent, "inotify", Ok, "does not fire on B"),
         (Lie::InotifyNotToBeHad, "inotify", Ok, "too many open files"),
         (Lie::LateNamesLand, "late names", Ok, "20 of 20 names by the old path landed"),
         (Lie::LateNamesLandUntilRefreshed, "late names", Ok, "20 of 20 names by the old path landed"),
-        (Lie::LateNamesVanish, "late names", Failure, "nowhere"),
+        (Lie::LateNamesVanish, "late names", Failure, "are lost"),
         (Lie::ReadsStale, "replaced files", Ok, "replaced by rename: stale 10; rewritten: stale 10"),
-        (Lie::ReadsOther, "sealed files", Failure, "other bytes are read"),
-        (Lie::MapsOther, "sealed files", Warning, "the map shows other bytes"),
-        (Lie::MapsNothing, "sealed files", Ok, "no map to be had"),
+        (Lie::ReadsOther, "sealed files", Failure, "wrong bytes are read"),
+        (Lie::MapsOther, "sealed files", Warning, "the map shows wrong bytes"),
+        (Lie::MapsNothing, "sealed files", Ok, "cannot be mapped"),
         (Lie::LinkFails(95), "new name is listed", Failure, "os error 95"),
         (Lie::TwoWin("link"), "one winner", Failure, "had two winners (link"),
         (Lie::TwoWin("O_EXCL"), "one winner", Failure, "had two winners (O_EXCL"),
         (Lie::TwoWin("mkdir"), "one winner", Failure, "had two winners (mkdir"),
-        (Lie::NobodyWins("O_EXCL"), "one winner", Warning, "nobody got 1 of them (O_EXCL"),
+        (Lie::NobodyWins("O_EXCL"), "one winner", Warning, "1 had no winner (O_EXCL"),
     ];
     let next = AtomicUsize::new(0);
     let work = || {

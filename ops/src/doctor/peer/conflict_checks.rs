@@ -177,7 +177,7 @@ pub fn sealed_a(session: &mut Session) -> Attempt<Outcome> {
 
 fn severity(seen: &str) -> u8 {
     match seen {
-        "read and mapped" | "read, no map to be had" => 0,
+        "read and mapped" | "read, cannot be mapped" => 0,
         _ if seen.starts_with("the map") => 1,
         _ => 2,
     }
@@ -197,10 +197,10 @@ pub fn sealed_b(session: &mut Session) -> Attempt<()> {
         let map = |mode| mapped(&*fs, &path, &bytes, mode);
         let saw = match (read, map(MapMode::Shared), map(MapMode::Private)) {
             (Err(error), ..) => format!("cannot be read ({})", error.source),
-            (Ok(false), ..) => "other bytes are read".to_owned(),
+            (Ok(false), ..) => "wrong bytes are read".to_owned(),
             (Ok(true), Mapped::Right, Mapped::Right) => "read and mapped".to_owned(),
-            (Ok(true), Mapped::Wrong, _) | (Ok(true), _, Mapped::Wrong) => "the map shows other bytes".to_owned(),
-            (Ok(true), ..) => "read, no map to be had".to_owned(),
+            (Ok(true), Mapped::Wrong, _) | (Ok(true), _, Mapped::Wrong) => "the map shows wrong bytes".to_owned(),
+            (Ok(true), ..) => "read, cannot be mapped".to_owned(),
         };
         session.say(&saw)?;
     }
