@@ -84,8 +84,8 @@ fn report_is_self_contained_and_lists_the_rings_state() {
         "<b>3</b><span>swaps",
         "it does not read every byte",
         "ringreel verify",
-        "Finished samples that are in no readable generation yet: 1.",
-        "Generation 4 fills: 1 of 4 samples",
+        "Finished samples not yet in a readable generation: 1.",
+        "Filling generation 4: 1 of 4 samples",
         "100.0 %",
         "Staleness",
         " UTC",
@@ -111,7 +111,7 @@ fn report_names_damage_and_is_written_nevertheless() {
     }
     let html = report(&place, &[]);
     check_tags(&html);
-    assert!(html.contains("Manifests of these swaps that are missing or damaged: 1."), "{html}");
+    assert!(html.contains("Missing or damaged manifests of these swaps: 1."), "{html}");
     assert!(html.contains("No pictures: "), "no sample of the newest generation is readable");
 }
 
@@ -121,7 +121,7 @@ fn report_covers_a_ring_without_generations() {
     drop(Generator::open(&place.config()).unwrap());
     let html = report(&place, &[]);
     check_tags(&html);
-    assert!(html.contains("No generation is readable yet") && html.contains("There was no swap yet"));
+    assert!(html.contains("No generation is readable yet") && html.contains("No swap yet"));
     let said = place.run(&["report", "nowhere", "-o", "x.html"]);
     assert!(said.code != Some(0) && !place.path().join("x.html").exists(), "{said:?}");
 }

@@ -27,15 +27,15 @@ fn frame_shows_fill_swaps_rates_and_members() {
     let before = listing(&place.ring().join("manifests"));
     let text = once(&place, "80x24").ok().out;
     for part in [
-        "5 fills: 2/5 samples",
+        "generation 5: 2/5 samples",
         "generation 4,",
-        "20 samples, 2 wait",
+        "20 samples, 2 waiting",
         "swaps     4, blocked",
         " free",
         "1 members",
         "generator ",
         "q quit",
-        "read so often",
+        "times read",
     ] {
         assert!(text.contains(part), "no {part:?}:\n{text}");
     }
@@ -55,7 +55,10 @@ fn frame_is_drawn_at_every_terminal_size() {
         once(&place, size).ok();
     }
     let small = once(&place, "40x12").ok().out;
-    assert!(small.contains("4 fills: 0/5") && small.contains("delivered 15") && small.contains("q quit"), "{small}");
+    assert!(
+        small.contains("generation 4: 0/5") && small.contains("delivered 15") && small.contains("q quit"),
+        "{small}"
+    );
     for wrong in ["0x5", "5x0", "80", "80x", "9999x9999", "axb"] {
         assert_eq!(place.run(&["top", "--once", "--size", wrong]).code, Some(2), "{wrong}");
     }
@@ -65,11 +68,11 @@ fn frame_is_drawn_at_every_terminal_size() {
 fn absent_empty_and_damaged_rings_are_named() {
     let place = place("");
     let said = once(&place, "100x10");
-    assert!(said.code == Some(1) && said.out.contains("no ring at") && said.out.contains("looking again"), "{said:?}");
+    assert!(said.code == Some(1) && said.out.contains("no ring at") && said.out.contains("retrying: "), "{said:?}");
     drop(Generator::open(&place.config()).unwrap());
     let text = once(&place, "80x24").ok().out;
     assert!(
-        text.contains("none yet: readers wait") && text.contains("1 fills: 0/5") && text.contains("nobody"),
+        text.contains("none yet; readers wait") && text.contains("generation 1: 0/5") && text.contains("no members"),
         "{text}"
     );
     generate(&place.config(), 0..5);
@@ -86,7 +89,7 @@ fn top_reports_an_unreachable_index_and_shows_the_rest() {
     let away = "MONGOURI: mongodb://127.0.0.1:9/?serverSelectionTimeoutMS=200\nINDEX: mongodb\n";
     place.configure(&format!("DBNAME: demo\nSAMPLE: [data, label]\n{away}"));
     let text = once(&place, "100x30").ok().out;
-    assert!(text.contains("AWAY") && text.contains("generation 2,") && text.contains("not known"), "{text}");
+    assert!(text.contains("UNREACHABLE") && text.contains("generation 2,") && text.contains("unknown"), "{text}");
 }
 
 #[test]
@@ -96,7 +99,7 @@ fn failures_are_escaped_and_shown_on_one_line_each() {
     let ring = ringreel::Ring::find(std::sync::Arc::new(ringreel::fs::Posix), &place.config()).unwrap();
     ringreel::failure_log::record(&*ring.coordination, "me", ringreel::Role::Generator, "first\nsecond\x1b[2J\u{7}");
     let text = once(&place, "80x24").ok().out;
-    assert!(text.contains("failures: the last 1") && text.contains(r": first\nsecond\u{1b}[2J"), "{text}");
+    assert!(text.contains("failures: 1 most recent") && text.contains(r": first\nsecond\u{1b}[2J"), "{text}");
 }
 
 #[test]
@@ -176,7 +179,7 @@ fn top_handles_keys_and_restores_the_terminal() {
     eventually("top finds the ring", || screen(&running.out()).contains("generation"));
     assert!(running.out().contains(ENTER) && !running.out().contains(LEAVE));
     keys.write_all(b"?").unwrap();
-    eventually("top shows its keys", || screen(&running.out()).contains("words"));
+    eventually("top shows its keys", || screen(&running.out()).contains("columns"));
     assert!(running.is_running());
     keys.write_all(b"qq").unwrap();
     let said = running.finish();

@@ -1,6 +1,6 @@
-//! A ring on one page: what it is, how it went, how it is, and what its samples look like. For a mail, or for later.
+//! The facts of a report: the ring's descriptor, history and state, and pictures of samples.
 //!
-//! Everything is read from the ring's directory and its index; no sample is read but those that are drawn.
+//! They are read from the ring's directory and its index. Only the samples that are drawn are read.
 
 use crate::drawing::terminal::png;
 use crate::drawing::{SheetOptions, contact_sheet};
@@ -13,32 +13,32 @@ use ringreel_ops::status::{Status, status};
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Most swaps that are told.
+/// Most swaps in a report.
 pub const MOST_SWAPS: usize = 100_000;
 
-/// What a page tells.
+/// The contents of a report.
 pub struct Facts {
-    /// When it was looked, by this machine's clock: milliseconds since 1970.
+    /// Time of the report by this machine's clock, as Unix time in milliseconds.
     pub unix_ms: u64,
-    /// The ring.
+    /// State of the ring.
     pub status: Status,
-    /// Its last swaps, the oldest first.
+    /// The most recent swaps, oldest first.
     pub swaps: Vec<Swap>,
-    /// For so long a newest generation may be the newest: STALE_AFTER.
+    /// STALE_AFTER: the age from which the newest generation is stale.
     pub stale_after: Duration,
-    /// Samples as a PNG file; or why there is none.
+    /// Samples as a PNG file, or why there is none.
     pub pictures: std::result::Result<Vec<u8>, String>,
-    /// What was to be said about them.
+    /// Notes on the pictures.
     pub notes: Vec<String>,
-    /// Samples that should have been drawn and are damaged.
+    /// Number of samples that were to be drawn and are damaged.
     pub damaged: usize,
 }
 
 impl Facts {
-    /// Of `ring`: the last `swaps` swaps, and `samples` samples of its newest generation in pictures.
+    /// Collects the facts of `ring`, with at most `swaps` swaps, and draws `samples` samples of its newest generation.
     ///
     /// # Errors
-    /// What the filesystem says. Not damage: that is told.
+    /// The filesystem's errors. Damage is no error, but part of the report.
     pub fn of(ring: &Ring, swaps: usize, samples: usize, stale_after: Duration) -> Result<Facts> {
         let mut history = History::of_last(swaps.clamp(1, MOST_SWAPS));
         history.update(ring)?;
@@ -47,7 +47,7 @@ impl Facts {
             status: status(ring)?,
             swaps: history.swaps().cloned().collect(),
             stale_after,
-            pictures: Err("no pictures were asked for".to_owned()),
+            pictures: Err("not requested (--samples 0)".to_owned()),
             notes: Vec::new(),
             damaged: 0,
         };
@@ -75,13 +75,13 @@ impl Facts {
         };
     }
 
-    /// When it begins and ends.
+    /// Returns the time span of the report.
     pub(super) fn span(&self) -> (u64, u64) {
         let first = self.swaps.iter().map(|swap| swap.unix_ms).min().unwrap_or(self.unix_ms);
         (first, self.unix_ms.max(first))
     }
 
-    /// The age of the newest generation over time, in seconds: it grows, and each swap ends it.
+    /// Returns the age of the newest generation over time, in seconds: it grows until the next swap.
     pub(super) fn staleness(&self) -> Vec<super::plots::Point> {
         let mut points = Vec::with_capacity(2 * self.swaps.len() + 1);
         let mut before: Option<u64> = None;
@@ -94,7 +94,7 @@ impl Facts {
         points
     }
 
-    /// Stretches in which the newest generation was older than it may be.
+    /// Returns the periods in which the newest generation was stale.
     pub(super) fn gaps(&self) -> Vec<(u64, u64)> {
         let most = self.stale_after.as_millis() as u64;
         let ends = self.swaps.iter().map(|swap| swap.unix_ms).skip(1).chain([self.unix_ms]);
@@ -102,7 +102,7 @@ impl Facts {
         pairs.filter(|(from, to)| to.saturating_sub(*from) > most).collect()
     }
 
-    /// Who generated how many of the samples of these swaps, those with the most first; and all others.
+    /// Returns the number of samples per generator in these swaps, for the `most` largest, and the sum of all others.
     pub(super) fn shares(&self, most: usize) -> (Vec<(String, u64)>, u64) {
         let mut by_name = HashMap::<&str, u64>::new();
         let mut others = 0u64;
@@ -119,7 +119,7 @@ impl Facts {
         (all, rest.iter().fold(others, |sum, (_, n)| sum.saturating_add(*n)))
     }
 
-    /// Manifests between the first and the newest swap that were not to be had.
+    /// Returns how many manifests are missing or unreadable from the first to the newest swap.
     pub(super) fn missing(&self) -> u64 {
         let (Some(first), Some(last)) = (self.swaps.first(), self.swaps.last()) else { return 0 };
         let span = last.generation.max(self.status.newest) - first.generation + 1;

@@ -1,4 +1,4 @@
-//! `ringreel report`: [`facts`] are gathered, and [`page()`] makes HTML of them.
+//! `ringreel report`: collects [`facts`], and renders them as HTML by [`page()`].
 
 pub mod facts;
 mod page;
@@ -44,7 +44,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<i32> {
     let config = options.ring.config()?;
     let file = file_of(Some(&options.out));
     if file.is_none() && options.ring.common.json {
-        return Ok(refused("-o - and --json both write to stdout: give a file for the page"));
+        return Ok(refused("-o - and --json both write to stdout: write the page to a file, with -o PATH"));
     }
     if let Some(file) = file
         && let Err(error) = may_write(file, &config.ring)

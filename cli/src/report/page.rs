@@ -1,4 +1,4 @@
-//! The page: HTML with its style sheet, plots and pictures in it.
+//! The report as one HTML page that contains its style sheet, plots and pictures.
 
 use super::facts::Facts;
 use super::plots::{Plot, Point, Style, bars, number, over_time};
@@ -12,14 +12,14 @@ use ringreel_ops::status::MemberStatus;
 use std::fmt::Write;
 
 const STYLE: &str = include_str!("style.css");
-/// Generators that are told by name.
+/// Most generators that are listed by name.
 const NAMED: usize = 20;
-/// Rows of a table; the rest is counted.
+/// Most rows of a table; further ones are counted.
 const ROWS: usize = 40;
-/// Bars of reuse.
+/// Most bars in the plot of reuse.
 const BARS: usize = 10;
 
-/// A whole HTML document.
+/// Returns a whole HTML document.
 pub fn page(facts: &Facts) -> String {
     let status = &facts.status;
     let name = status.ring.rsplit('/').find(|part| !part.is_empty()).unwrap_or("ring");
@@ -67,8 +67,8 @@ fn head(out: &mut String, facts: &Facts, name: &str) {
     let status = &facts.status;
     let _ = writeln!(
         out,
-        "<header><h1>{}</h1><p class=\"dim\">A ring as it was on {} UTC</p><p><code>{}</code></p>\
-         <p class=\"dim\">Parts of a sample: {}. Up to {} samples in a generation. Index: {}. Id: <code>{}</code></p></header>",
+        "<header><h1>{}</h1><p class=\"dim\">State of the ring on {} UTC</p><p><code>{}</code></p>\
+         <p class=\"dim\">Parts of a sample: {}. Up to {} samples per generation. Index: {}. Id: <code>{}</code></p></header>",
         escaped(name),
         at(facts.unix_ms),
         escaped(&status.ring),
@@ -83,7 +83,7 @@ fn tiles(out: &mut String, facts: &Facts) {
     let status = &facts.status;
     let rate = status.samples_per_second.unwrap_or(0.0);
     let (unit, times) = rate_unit(rate);
-    let per = format!("{unit} over the last swaps");
+    let per = format!("{unit} over recent swaps");
     let age = status.newest_age_seconds.map_or("none yet".to_owned(), human_seconds);
     let swap = status.swap_ms_mean.map_or("–".to_owned(), |ms| format!("{} ms", number(ms)));
     out.push_str("<section class=\"tiles\">");
@@ -92,8 +92,8 @@ fn tiles(out: &mut String, facts: &Facts) {
         (status.samples_per_second.map_or("–".to_owned(), |rate| number(rate * times)), per.as_str()),
         (count(status.swaps), "swaps"),
         (age, "age of the newest generation"),
-        (swap, "swap, on average"),
-        (human_bytes(status.bytes), "on the disk"),
+        (swap, "mean duration of a swap"),
+        (human_bytes(status.bytes), "on disk"),
         (status.generators.len().to_string(), "generators"),
         (status.readers.len().to_string(), "readers"),
     ] {
@@ -102,7 +102,7 @@ fn tiles(out: &mut String, facts: &Facts) {
     out.push_str("</section>\n");
 }
 
-/// What can be told without reading every byte.
+/// Writes the checks that need not read every byte.
 fn health(out: &mut String, facts: &Facts) {
     let status = &facts.status;
     let mut rows: Vec<(&str, String)> = Vec::new();
@@ -111,66 +111,69 @@ fn health(out: &mut String, facts: &Facts) {
         None => say("warn", "No generation is readable yet.".to_owned()),
         Some(age) if age > facts.stale_after.as_secs_f64() => {
             let most = human_seconds(facts.stale_after.as_secs_f64());
-            say("warn", format!("The newest generation is {} old: more than {most}.", human_seconds(age)));
+            let age = human_seconds(age);
+            say("warn", format!("The newest generation is {age} old, more than STALE_AFTER ({most})."));
         }
         Some(age) => say("good", format!("The newest generation is {} old.", human_seconds(age))),
     }
     match &status.index_away {
-        Some(why) => say("warn", format!("The index is away: {why}. The ring goes on; who takes part is not known.")),
-        None if status.manager.is_some() => say("good", "A manager is there.".to_owned()),
-        None => say("good", "No manager is there: generators promote by themselves.".to_owned()),
+        Some(why) => {
+            say("warn", format!("The index is unreachable: {why}. The ring continues; its members are unknown."));
+        }
+        None if status.manager.is_some() => say("good", "A manager is running.".to_owned()),
+        None => say("good", "No manager is running; generators promote full generations.".to_owned()),
     }
     match facts.missing() {
-        0 => say("good", "Every manifest of these swaps can be read.".to_owned()),
-        n => say("bad", format!("Manifests of these swaps that are missing or damaged: {}.", count(n))),
+        0 => say("good", "All manifests of these swaps are readable.".to_owned()),
+        n => say("bad", format!("Missing or damaged manifests of these swaps: {}.", count(n))),
     }
     match &status.missing[..] {
-        [] => say("good", "Every generation that must be there is there.".to_owned()),
-        missing => say("bad", format!("Generations that KEEP covers and that are missing: {missing:?}.")),
+        [] => say("good", "No required generation is missing.".to_owned()),
+        missing => say("bad", format!("Missing generations that KEEP covers: {missing:?}.")),
     }
     match status.quarantined {
-        0 => say("good", "Nothing is in quarantine.".to_owned()),
-        n => say("bad", format!("{} segments are in quarantine: look into quarantine/.", count(n))),
+        0 => say("good", "No segment is in quarantine.".to_owned()),
+        n => say("bad", format!("Segments in quarantine: {}. The reasons are in quarantine/*.why.", count(n))),
     }
     match status.samples_waiting {
-        0 => say("good", "No finished sample waits in staging.".to_owned()),
-        n => say("good", format!("Finished samples that are in no readable generation yet: {}.", count(n))),
+        0 => say("good", "No finished sample is waiting in staging.".to_owned()),
+        n => say("good", format!("Finished samples not yet in a readable generation: {}.", count(n))),
     }
     match status.failures.len() {
-        0 => say("good", "No generator and no manager is known to have failed.".to_owned()),
-        n => say("warn", format!("{n} generators or managers failed; see below.")),
+        0 => say("good", "No failure of a generator or manager is recorded.".to_owned()),
+        n => say("warn", format!("Recorded failures of generators and managers: {n}; see below.")),
     }
     if facts.damaged > 0 {
-        say("bad", format!("{} of the samples that were to be drawn are damaged.", facts.damaged));
+        say("bad", format!("Damaged samples among those to draw: {}.", facts.damaged));
     }
     out.push_str("<h2>Health</h2><div class=\"card\"><div class=\"scroll\"><table>");
     for (class, what) in rows {
         let word = match class {
-            "good" => "well",
-            "warn" => "look",
-            _ => "bad",
+            "good" => "ok",
+            "warn" => "warning",
+            _ => "problem",
         };
         let _ = write!(out, "<tr><td class=\"{class}\">{word}</td><td>{}</td></tr>", escaped(&what));
     }
     let _ = writeln!(
         out,
-        "</table></div><p class=\"note dim\">This is a quick look: it does not read every byte. \
-         <code>ringreel verify {}</code> does.</p></div>",
+        "</table></div><p class=\"note dim\">This is a quick check: it does not read every byte. \
+         To verify all checksums, run <code>ringreel verify {}</code>.</p></div>",
         escaped(&status.ring)
     );
 }
 
-/// Everything that goes over time.
+/// Writes the plots over time.
 fn over(out: &mut String, facts: &Facts) {
     let (from, to) = facts.span();
     if facts.swaps.is_empty() {
-        out.push_str("<h2>Over time</h2><p class=\"dim\">There was no swap yet.</p>\n");
+        out.push_str("<h2>Over time</h2><p class=\"dim\">No swap yet.</p>\n");
         return;
     }
-    let first = if facts.swaps.len() as u64 == facts.status.swaps { "All" } else { "The last" };
+    let first = if facts.swaps.len() as u64 == facts.status.swaps { "All" } else { "The most recent" };
     let _ = write!(
         out,
-        "<h2>Over time</h2><p class=\"dim\">{first} {} swaps, {} to {} UTC, by the clocks of those who promoted</p>\
+        "<h2>Over time</h2><p class=\"dim\">{first} {} swaps, {} to {} UTC, by the clocks of the promoting processes</p>\
          <section class=\"grid\">",
         count(facts.swaps.len() as u64),
         at(from),
@@ -194,11 +197,11 @@ fn over(out: &mut String, facts: &Facts) {
             "Samples delivered",
             (per.0, per.1),
             rates,
-            "Samples of a generation, by the time since the swap before.",
+            "Samples of each generation, divided by the time since the previous swap.",
             Style::Line,
         ),
-        ("Time between swaps", seconds, between, "From one swap to the next.", Style::Line),
-        ("Duration of a swap", ("ms", 1.0), swaps, "For so long generators could not commit.", Style::Dots),
+        ("Time between swaps", seconds, between, "Time from one swap to the next.", Style::Line),
+        ("Duration of a swap", ("ms", 1.0), swaps, "Time for which generators could not commit.", Style::Dots),
         ("Staleness", age, ages, &stale, Style::Area),
     ];
     for (name, (unit, times), mut points, words, style) in kinds {
@@ -212,7 +215,7 @@ fn over(out: &mut String, facts: &Facts) {
     out.push_str("</section>\n");
 }
 
-/// What holds from one swap to the next, as steps.
+/// Returns a value that holds from one swap to the next, as steps.
 fn steps(facts: &Facts, value: fn(&Swap) -> Option<f64>) -> Vec<Point> {
     let mut points = Vec::with_capacity(2 * facts.swaps.len());
     let mut before = None;
@@ -225,12 +228,12 @@ fn steps(facts: &Facts, value: fn(&Swap) -> Option<f64>) -> Vec<Point> {
     points
 }
 
-/// The unit in which so many a second are easily read, and how much more they are in it.
+/// Returns a readable unit for a rate, and the factor that converts samples per second to it.
 fn rate_unit(per_second: f64) -> (&'static str, f64) {
     if per_second > 0.0 && per_second < 0.5 { ("samples/min", 60.0) } else { ("samples/s", 1.0) }
 }
 
-/// The same for seconds.
+/// Returns a readable unit for a time, and the factor that converts seconds to it.
 fn time_unit(seconds: f64) -> (&'static str, f64) {
     match seconds {
         ..180.0 => ("s", 1.0),
@@ -253,8 +256,8 @@ fn reuse(out: &mut String, facts: &Facts) {
     }
     let _ = write!(
         out,
-        "<figure class=\"card\"><h3>Reuse</h3>{}<figcaption>Generations that were read so often, of the last {}, the newest \
-         not counted; by the logs of runs that are kept.</figcaption></figure>",
+        "<figure class=\"card\"><h3>Reuse</h3>{}<figcaption>Number of generations by how often they were read, for the last {} \
+         without the newest, by the run logs that are kept.</figcaption></figure>",
         bars("Generations by the number of times they were read", &shown),
         count(reuse.iter().map(|bar| bar.generations).sum())
     );
@@ -285,7 +288,7 @@ fn shares(out: &mut String, facts: &Facts) {
     if named.is_empty() {
         return;
     }
-    out.push_str("<h2>Who generated them</h2><div class=\"card\"><div class=\"scroll\"><table><tr><th>generator</th><th class=\"n\">samples</th><th class=\"n\">share</th><th></th></tr>");
+    out.push_str("<h2>Generators</h2><div class=\"card\"><div class=\"scroll\"><table><tr><th>generator</th><th class=\"n\">samples</th><th class=\"n\">share</th><th></th></tr>");
     let others = (others > 0).then(|| ("all others".to_owned(), others));
     for (name, samples) in named.into_iter().chain(others) {
         let percent = samples as f64 * 100.0 / all as f64;
@@ -305,7 +308,7 @@ fn generations(out: &mut String, facts: &Facts) {
     let writing = &status.writing;
     let _ = write!(
         out,
-        "<h2>Generations</h2><div class=\"card\"><p class=\"dim\">Generation {} fills: {} of {} samples.</p>",
+        "<h2>Generations</h2><div class=\"card\"><p class=\"dim\">Filling generation {}: {} of {} samples.</p>",
         writing.generation,
         count(writing.samples),
         count(writing.cap)
@@ -339,14 +342,14 @@ fn members(out: &mut String, facts: &Facts) {
     if status.index_away.is_some() {
         return;
     }
-    out.push_str("<h2>Who takes part</h2><div class=\"card\">");
+    out.push_str("<h2>Members</h2><div class=\"card\">");
     let all: Vec<&MemberStatus> =
         [&status.managers, &status.generators, &status.readers, &status.silent].into_iter().flatten().collect();
     if all.is_empty() {
-        out.push_str("<p class=\"dim\">Nobody, at the moment.</p></div>\n");
+        out.push_str("<p class=\"dim\">No members at the moment.</p></div>\n");
         return;
     }
-    out.push_str("<div class=\"scroll\"><table><tr><th>role</th><th>name</th><th class=\"n\">samples</th><th class=\"n\">per second</th><th class=\"n\">last sign of life</th><th>doing</th></tr>");
+    out.push_str("<div class=\"scroll\"><table><tr><th>role</th><th>name</th><th class=\"n\">samples</th><th class=\"n\">per second</th><th class=\"n\">last heartbeat</th><th>activity</th></tr>");
     for member in all.iter().take(ROWS) {
         let report = &member.report;
         let error = report.last_error.as_ref().map_or(String::new(), |error| format!("; last error: {error}"));
@@ -371,7 +374,7 @@ fn failures(out: &mut String, facts: &Facts) {
     if failures.is_empty() {
         return;
     }
-    out.push_str("<h2>Failures</h2><div class=\"card\"><div class=\"scroll\"><table><tr><th>when</th><th>who</th><th>what</th></tr>");
+    out.push_str("<h2>Failures</h2><div class=\"card\"><div class=\"scroll\"><table><tr><th>time</th><th>process</th><th>message</th></tr>");
     for failure in failures.iter().take(ROWS) {
         let _ = write!(
             out,

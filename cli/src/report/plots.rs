@@ -1,53 +1,53 @@
-//! Plots as SVG: axes with units, times in UTC, colours by the page's style sheet. Plain functions from numbers to text.
+//! Plots as SVG: axes with units, times in UTC, colours by the page's style sheet.
 //!
-//! However many points there are, a plot has a bounded size: they are thinned out by their extremes, so that no peak is lost.
+//! The size of a plot is bounded: many points are thinned out to extremes, so that no peak is lost.
 
 use super::text::escaped;
 use ringreel::humanize::utc;
 use std::fmt::Write;
 
-/// The drawing's own units; the page scales it.
+/// Sizes in units of the drawing; the page scales it.
 const WIDTH: f64 = 380.0;
 const HEIGHT: f64 = 200.0;
 const LEFT: f64 = 46.0;
 const RIGHT: f64 = 10.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 26.0;
-/// Pieces that points are thinned out to; each keeps four of them at most.
+/// Number of pieces to which points are thinned out; each piece keeps at most four points.
 const PIECES: usize = 150;
-/// Most stretches that are shaded.
+/// Most periods that are shaded.
 const SHADED: usize = 200;
 
 /// Greater values are drawn at the upper edge.
 const MOST: f64 = 1e18;
 
-/// A point: milliseconds since 1970, and a value. Without a value, the line is broken there.
+/// A point: Unix time in milliseconds, and a value. `None` interrupts the line.
 pub type Point = (u64, Option<f64>);
 
-/// What is plotted over time.
+/// Values over time.
 pub struct Plot<'a> {
-    /// What it shows, for those who cannot see it.
+    /// Title, for screen readers.
     pub name: &'a str,
     /// The unit of the values.
     pub unit: &'a str,
-    /// In the order of time.
+    /// The points, ordered by time.
     pub points: &'a [Point],
-    /// From when to when.
+    /// Begin and end of the time axis.
     pub span: (u64, u64),
-    /// Stretches of time that are shaded.
+    /// Periods that are shaded.
     pub shaded: &'a [(u64, u64)],
-    /// How its points are shown.
+    /// How its points are drawn.
     pub style: Style,
 }
 
-/// How points are shown.
+/// How points are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// By a line.
+    /// A line.
     Line,
-    /// By a line, and the area below it.
+    /// A line, and the area below it.
     Area,
-    /// One by one.
+    /// Single dots.
     Dots,
 }
 
@@ -68,7 +68,7 @@ impl Scale {
     }
 }
 
-/// A line over time.
+/// Plots values over time.
 pub fn over_time(plot: &Plot<'_>) -> String {
     let values = plot.points.iter().filter_map(|point| point.1).filter(|value| value.is_finite());
     let greatest = values.fold(0.0, f64::max).min(MOST);
@@ -97,7 +97,7 @@ fn begin(name: &str) -> String {
     format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{name}\"><title>{name}</title>")
 }
 
-/// A line at each step from zero to the most: a few of them, whatever the numbers are.
+/// Draws a line at each step from zero to the maximum.
 fn grid(out: &mut String, scale: &Scale, step: f64) {
     for n in 0..=(scale.most / step).round().min(20.0) as u32 {
         let value = f64::from(n) * step;
@@ -116,7 +116,7 @@ fn horizontal(out: &mut String, y: f64, label: &str) {
     );
 }
 
-/// Times below the axis: at the round ones.
+/// Labels the time axis at round times.
 fn times(out: &mut String, scale: &Scale) {
     const STEPS: [u64; 22] = [
         1,
@@ -186,7 +186,7 @@ fn lines(out: &mut String, plot: &Plot<'_>, scale: &Scale) {
         .filter(|run: &Vec<_>| !run.is_empty())
         .collect();
     if runs.len() > PIECES {
-        runs = vec![runs.concat()]; // breaks that nobody could see
+        runs = vec![runs.concat()]; // such short gaps are not visible
     }
     for points in runs {
         let share = PIECES * points.len() / plot.points.len().max(1);
@@ -212,7 +212,7 @@ fn lines(out: &mut String, plot: &Plot<'_>, scale: &Scale) {
     }
 }
 
-/// One point, which tells its value to whoever rests on it.
+/// Draws one dot, with its value as a tooltip.
 fn dot(out: &mut String, plot: &Plot<'_>, scale: &Scale, (at, value): (u64, f64)) {
     let (date, time) = utc(at);
     let _ = write!(
@@ -225,7 +225,7 @@ fn dot(out: &mut String, plot: &Plot<'_>, scale: &Scale, (at, value): (u64, f64)
     );
 }
 
-/// At most four points of each piece of time: the first, the least, the greatest, the last.
+/// Keeps at most four points of each piece of time: the first, the least, the greatest and the last.
 pub fn thinned(points: &[(u64, f64)], pieces: usize) -> Vec<(u64, f64)> {
     if points.len() <= 4 * pieces {
         return points.to_vec();
@@ -246,7 +246,7 @@ pub fn thinned(points: &[(u64, f64)], pieces: usize) -> Vec<(u64, f64)> {
     out
 }
 
-/// Bars: how often there is how much.
+/// Draws labelled bars.
 pub fn bars(name: &str, bars: &[(String, u64)]) -> String {
     let mut out = begin(name);
     let greatest = bars.iter().map(|bar| bar.1).max().unwrap_or(0).max(1) as f64;
@@ -270,7 +270,7 @@ pub fn bars(name: &str, bars: &[(String, u64)]) -> String {
     out + "</svg>"
 }
 
-/// The next 1, 2 or 5 with zeros that is not smaller.
+/// Rounds up to 1, 2 or 5 times a power of ten.
 fn nice(value: f64) -> f64 {
     if !value.is_finite() || value <= 0.0 {
         return 1.0;
@@ -279,7 +279,7 @@ fn nice(value: f64) -> f64 {
     [1.0, 2.0, 5.0, 10.0].into_iter().map(|n| n * ten).find(|nice| *nice >= value * 0.999).unwrap_or(10.0 * ten)
 }
 
-/// A number in few letters.
+/// Formats a number in few characters.
 pub fn number(value: f64) -> String {
     let short = |value: f64| {
         let digits = if value.abs() < 0.1 {
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_points_no_peak_is_lost() {
+    fn thinning_keeps_every_peak() {
         let mut points: Vec<(u64, f64)> = (0..100_000).map(|n| (n * 1000, 5.0)).collect();
         points[77_777].1 = 900.0;
         points[33_333].1 = 1.0;
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_the_numbers_are_there_is_a_plot() {
+    fn extreme_numbers_give_a_valid_plot() {
         for points in [
             &[][..],
             &[(5, Some(1.0))],

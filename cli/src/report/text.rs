@@ -1,6 +1,6 @@
-//! Text for a page: escaped.
+//! Escapes text for HTML and SVG.
 
-/// For HTML and SVG, between tags and in attributes. Control characters are no text.
+/// Escapes text for use between tags and in attributes, and replaces control characters.
 pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! A frame without a terminal: drawn into memory, and told as text, with colours or without.
+//! Draws a frame without a terminal and returns it as text, with or without colours.
 
 use super::state::State;
 use super::view;
@@ -7,7 +7,7 @@ use ratatui::backend::TestBackend;
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::style::{Color, Modifier};
 
-/// The lines of one frame of this size.
+/// Returns the lines of one frame of this size.
 pub fn lines(state: &mut State, (width, height): (u16, u16), colours: bool) -> anyhow::Result<Vec<String>> {
     let mut terminal = Terminal::new(TestBackend::new(width, height))?;
     terminal.draw(|frame| view::draw(frame, state, colours))?;
@@ -20,7 +20,7 @@ fn plain(buffer: &Buffer, y: u16) -> String {
     line.trim_end().to_owned()
 }
 
-/// With the codes of ECMA-48 (SGR), set back at the end of the line.
+/// Returns a line with colour codes (ECMA-48 SGR), reset at its end.
 fn coloured(buffer: &Buffer, y: u16) -> String {
     let (mut line, mut last) = (String::new(), String::new());
     for cell in row(buffer, y) {
@@ -38,7 +38,7 @@ fn row(buffer: &Buffer, y: u16) -> impl Iterator<Item = &Cell> {
     (0..buffer.area.width).filter_map(move |x| buffer.cell((x, y)))
 }
 
-/// What follows a 0 in the sequence that begins this cell's style.
+/// Returns the part after the 0 of the SGR sequence for this cell's style.
 fn code(cell: &Cell) -> String {
     let mut code = String::new();
     let modifiers = [(Modifier::BOLD, 1), (Modifier::DIM, 2), (Modifier::UNDERLINED, 4), (Modifier::REVERSED, 7)];
@@ -54,7 +54,7 @@ fn code(cell: &Cell) -> String {
     code
 }
 
-/// The colours that are used here.
+/// Returns the SGR number of a colour that the view uses.
 fn number(colour: Color) -> Option<u8> {
     match colour {
         Color::Red => Some(31),

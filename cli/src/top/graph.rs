@@ -1,4 +1,4 @@
-//! Rates over time: what each swap brought, what is finished now, and what is read.
+//! Rates over time: delivered by each swap, finished now, and read.
 
 use super::state::State;
 use super::view::{Paint, rate};
@@ -11,13 +11,13 @@ use ratatui::widgets::{Axis, Chart, Dataset, GraphType, Paragraph};
 use ringreel::humanize::human_seconds;
 use ringreel_ops::monitor::Observation;
 
-/// The graph goes back over so many swaps at most, and over so many seconds at least.
+/// The graph covers at most this number of swaps, and at least this number of seconds.
 const SWAPS: usize = 60;
 const SECONDS: f64 = 60.0;
 
 type Points = Vec<(f64, f64)>;
 
-/// Seconds before now (negative), and samples a second.
+/// Points of seconds before now (negative), and samples per second.
 struct Rates {
     seconds: f64,
     swaps: Points,
@@ -39,7 +39,7 @@ impl Rates {
     }
 }
 
-/// One line, or cloud of dots.
+/// One line or scatter plot.
 struct Series {
     name: &'static str,
     colour: Color,
@@ -47,8 +47,8 @@ struct Series {
     points: Points,
 }
 
-/// The highest rate that is drawn, and whether there are higher ones: two swaps in one moment must not make all others
-/// look like nothing.
+/// Returns the highest rate that is drawn, and whether higher ones are cut off: two swaps at almost the same time would
+/// otherwise flatten all other values.
 fn top(all: &[Series]) -> (f64, bool) {
     let mut values: Vec<f64> = all.iter().flat_map(|series| &series.points).map(|(_, y)| *y).collect();
     values.retain(|y| y.is_finite() && *y > 0.0);
@@ -58,7 +58,7 @@ fn top(all: &[Series]) -> (f64, bool) {
     (most.min(usual), most > usual)
 }
 
-/// Two graphs, one above the other: what is read may be a hundred times what is generated.
+/// Draws two graphs, one above the other, because the rate of reading may be a hundred times that of generating.
 pub fn draw(frame: &mut Frame<'_>, state: &State, look: &Observation, paint: Paint, area: Rect) {
     if area.width < 20 || area.height < 5 {
         return;
@@ -88,7 +88,7 @@ fn draw_one(frame: &mut Frame<'_>, (all, seconds): (&[Series], f64), has_time: b
     let block = paint.section(Line::from(title));
     let (most, is_cut) = top(all);
     if most == 0.0 {
-        let text = Line::styled("nothing known yet", paint.faint());
+        let text = Line::styled("no data yet", paint.faint());
         return frame.render_widget(Paragraph::new(text).block(block), area);
     }
     let below = |points: &Points| points.iter().map(|(x, y)| (*x, y.min(most))).collect::<Points>();

@@ -1,4 +1,4 @@
-//! Who takes part: a table that is scrolled and sorted.
+//! The table of members, which can be scrolled and sorted.
 
 use super::state::{Column, Member, State};
 use super::view::{Paint, rate};
@@ -10,7 +10,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Row, Table};
 use ringreel::humanize::human_seconds;
 
-/// A column: its name, what it is sorted by, its width, and from which width of the view on it is there.
+/// A column: its name, its sort key, its width, and the smallest width of the view that shows it.
 struct Head {
     name: &'static str,
     sort: Option<Column>,
@@ -25,7 +25,7 @@ const HEADS: [Head; 7] = [
     Head { name: "samples", sort: Some(Column::Samples), width: Constraint::Length(9), from: 60 },
     Head { name: "per s", sort: Some(Column::Rate), width: Constraint::Length(7), from: 45 },
     Head { name: "seen", sort: Some(Column::Seen), width: Constraint::Length(8), from: 0 },
-    Head { name: "does", sort: None, width: Constraint::Fill(3), from: 70 },
+    Head { name: "activity", sort: None, width: Constraint::Fill(3), from: 70 },
 ];
 
 pub fn draw(frame: &mut Frame<'_>, state: &mut State, paint: Paint, area: Rect) {
@@ -34,7 +34,7 @@ pub fn draw(frame: &mut Frame<'_>, state: &mut State, paint: Paint, area: Rect) 
     let scroll = state.scroll.min(members.len().saturating_sub(state.page));
     let (first, last) = (scroll + 1, (scroll + state.page).min(members.len()));
     let title = match members.len() {
-        0 => " nobody takes part ".to_owned(),
+        0 => " no members ".to_owned(),
         n if n > state.page => format!(" members {first} to {last} of {n} "),
         n => format!(" {n} members "),
     };
@@ -93,7 +93,7 @@ fn cell(head: &Head, member: &Member<'_>, state: &State, paint: Paint) -> Line<'
     aligned(head, text)
 }
 
-/// What it does or waits for; the last error that it met, before that.
+/// Describes the activity of a member, after its last error.
 fn does(member: &Member<'_>, paint: Paint) -> Line<'static> {
     let report = &member.status.report;
     let mut spans = Vec::new();
@@ -101,7 +101,7 @@ fn does(member: &Member<'_>, paint: Paint) -> Line<'static> {
         spans.push(Span::styled(format!("{} ", plain(error)), paint.alarm()));
     }
     if let Some(generation) = report.generation {
-        spans.push(Span::raw(format!("reads {generation}, {} epochs done ", report.epochs)));
+        spans.push(Span::raw(format!("reading {generation}, {} epochs done ", report.epochs)));
     }
     spans.push(Span::raw(plain(&report.doing)));
     Line::from(spans)

@@ -1,10 +1,10 @@
 //! `ringreel top`: a ring on the terminal, live.
 //!
-//! | file | |
+//! | file | contents |
 //! |---|---|
-//! | here | arguments, the terminal, and the thread that looks |
-//! | `state` | what is known, and what keys do |
-//! | `view`, `members`, `graph` | how it is drawn |
+//! | this one | arguments, the terminal, and the thread that observes the ring |
+//! | `state` | observations, and the effects of keys |
+//! | `view`, `members`, `graph` | drawing |
 //! | `frame` | one frame as text, without a terminal |
 
 mod frame;
@@ -28,9 +28,9 @@ use std::io::{self, IsTerminal};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::time::Duration;
 
-/// Swaps that are remembered.
+/// Number of swaps that are kept.
 const SWAPS: usize = 256;
-/// Longest time in which a key, a look or a signal is not noticed.
+/// Longest delay until a key, an observation or a signal is noticed.
 const TICK: Duration = Duration::from_millis(200);
 
 /// Arguments of `ringreel top`.
@@ -64,10 +64,10 @@ fn size(text: &str) -> Result<(u16, u16), String> {
     }
 }
 
-/// Shows it until the user ends it; or once.
+/// Shows the ring until the user quits, or prints one frame.
 pub fn run(options: &Options) -> anyhow::Result<i32> {
     if options.ring.common.json {
-        return Ok(refused("this is for people: programs use `ringreel metrics --json`"));
+        return Ok(refused("top has no JSON output: use `ringreel metrics --json`"));
     }
     let config = options.ring.config()?;
     let colours = std::env::var_os("NO_COLOR").is_none();
@@ -77,9 +77,7 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
         return once(watcher, &mut state, options.size, colours && io::stdout().is_terminal());
     }
     if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
-        return Ok(refused(
-            "this needs a terminal: use `ringreel status --watch` or `ringreel metrics`, or give --once",
-        ));
+        return Ok(refused("top needs a terminal: use `ringreel status --watch` or `ringreel metrics`, or add --once"));
     }
     let stop = Stop::on_all_signals()?;
     let looks = look_in_background(watcher, options.interval)?;
@@ -91,7 +89,7 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-/// One frame. 1: the ring could not be looked at, which the frame says.
+/// Prints one frame. Returns 1 if the ring could not be observed; the frame then says why.
 fn once(mut watcher: Watcher, state: &mut State, size: (u16, u16), colours: bool) -> anyhow::Result<i32> {
     state.arrive(watcher.look().map_err(|error| error.to_string()));
     for text in frame::lines(state, size, colours)? {
@@ -100,15 +98,15 @@ fn once(mut watcher: Watcher, state: &mut State, size: (u16, u16), colours: bool
     Ok(i32::from(state.look.is_none()))
 }
 
-/// What a thread sees that looks again and again: a filesystem that does not answer holds up nothing but that thread.
+/// Observations of a background thread. An unresponsive filesystem blocks only that thread, not the display.
 struct Looks {
     seen: Receiver<Result<Observation, String>>,
-    /// When this is gone, the thread ends.
+    /// The thread ends when this is dropped.
     _wish: Sender<()>,
 }
 
 fn look_in_background(mut watcher: Watcher, interval: Duration) -> io::Result<Looks> {
-    let (tell, seen) = sync_channel(1); // a terminal that takes nothing for an hour costs no memory
+    let (tell, seen) = sync_channel(1); // bounded, so that a blocked terminal costs no memory
     let (wish, wishes) = channel::<()>();
     std::thread::Builder::new().name("ringreel-top".into()).spawn(move || {
         while tell.send(watcher.look().map_err(|error| error.to_string())).is_ok() {
@@ -154,7 +152,7 @@ enum Input {
     Gone,
 }
 
-/// Waits for a key, or a tick. (`crossterm` would wait for ever, and busily, for one from a terminal that was closed.)
+/// Waits for a key or a tick. (After the terminal is closed, `crossterm` would loop without end.)
 fn wait_for_input() -> io::Result<Input> {
     let stdin = io::stdin();
     let mut fds = [PollFd::new(&stdin, PollFlags::IN)];

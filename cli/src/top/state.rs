@@ -1,4 +1,5 @@
-//! What `ringreel top` knows and what its user wants to see: changed by looks that arrive and by keys, drawn by `view`.
+//! The state of `ringreel top`: the last observation and the user's choices. Observations and keys change it, `view`
+//! draws it.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ringreel_ops::monitor::Observation;
@@ -8,20 +9,20 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Looks whose rates are kept for the graph.
+/// Number of observations whose rates are kept for the graph.
 const LIVE: usize = 1000;
 
-/// Rates at one look, in samples a second.
+/// Rates at one observation, in samples per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
     pub unix_ms: u64,
-    /// Finished by all generators since the look before.
+    /// Finished by all generators since the previous observation.
     pub finished: Option<f64>,
-    /// Read by all readers, as they say.
+    /// Read by all readers, by their reports.
     pub read: Option<f64>,
 }
 
-/// By what members are sorted.
+/// Sort keys of members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Column {
     Role,
@@ -42,7 +43,7 @@ impl Column {
         Column::ALL[(at + 1) % Column::ALL.len()]
     }
 
-    /// Which of two comes first: of numbers, the larger one.
+    /// Compares two members; larger numbers come first.
     fn order(self, a: &Member<'_>, b: &Member<'_>) -> Ordering {
         let (x, y) = (&a.status.report, &b.status.report);
         match self {
@@ -56,11 +57,11 @@ impl Column {
     }
 }
 
-/// One who takes part.
+/// A member and its role.
 pub struct Member<'a> {
     pub role: &'static str,
     pub status: &'a MemberStatus,
-    /// It has no heartbeat within its lease.
+    /// Whether it had no heartbeat for a lease.
     pub silent: bool,
 }
 
@@ -71,27 +72,27 @@ fn role_of(member: &MemberStatus) -> &str {
     }
 }
 
-/// All of it.
+/// Everything that is drawn.
 pub struct State {
     /// The ring's directory.
     pub place: String,
-    /// Time between two looks.
+    /// Time between two observations.
     pub interval: Duration,
-    /// The last look that saw something.
+    /// The last successful observation.
     pub look: Option<Arc<Observation>>,
     /// When it arrived.
     pub arrived: Option<Instant>,
-    /// When any arrived, or when the first one was begun.
+    /// When the last observation arrived, successful or not; before the first one, the start.
     pub heard: Instant,
-    /// Why the last look saw nothing.
+    /// Why the last observation failed.
     pub trouble: Option<String>,
-    /// Rates at the last looks.
+    /// Rates at the most recent observations.
     pub live: VecDeque<Rates>,
     pub sort: Column,
     pub reversed: bool,
-    /// Members above the first one that is shown.
+    /// Number of members above the first one that is shown.
     pub scroll: usize,
-    /// Members for which there is room, as they were drawn last.
+    /// Number of members that fit on the screen, as drawn last.
     pub page: usize,
     pub paused: bool,
     pub help: bool,
@@ -116,7 +117,7 @@ impl State {
         }
     }
 
-    /// A look arrived; or why it saw nothing. What was seen before stays.
+    /// Takes an observation or an error. After an error, the previous observation stays.
     pub fn arrive(&mut self, seen: Result<Observation, String>) {
         self.heard = Instant::now();
         if self.paused {
@@ -136,7 +137,7 @@ impl State {
         }
     }
 
-    /// True: it is to end.
+    /// Handles a key. Returns true if the program is to end.
     pub fn on_key(&mut self, key: KeyEvent) -> bool {
         if key.kind == KeyEventKind::Release {
             return false;
@@ -161,13 +162,13 @@ impl State {
         false
     }
 
-    /// Never beyond the last page.
+    /// Scrolls, not beyond the last page.
     fn scroll_by(&mut self, members: isize) {
         let most = self.members().len().saturating_sub(self.page);
         self.scroll = self.scroll.saturating_add_signed(members).min(most);
     }
 
-    /// Who takes part, in the order that was asked for.
+    /// Returns the members in the selected order.
     pub fn members(&self) -> Vec<Member<'_>> {
         let Some(status) = self.look.as_ref().map(|look| &look.status) else { return Vec::new() };
         let Status { managers, generators, readers, silent, .. } = status;
@@ -255,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn s_goes_through_the_columns_and_r_turns_the_order() {
+    fn s_selects_the_next_column_and_r_reverses_the_order() {
         let mut state = state(vec![member("r", "d", 2, 50.0, 0.5)]);
         assert_eq!((state.sort, names(&state).as_str()), (Column::Role, "abmr"));
         for (column, order) in [
@@ -306,11 +307,11 @@ mod tests {
         assert!(state.on_key(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL)));
         let (code, modifiers) = (KeyCode::Char('q'), KeyModifiers::NONE);
         let released = KeyEvent { code, modifiers, kind: KeyEventKind::Release, state: KeyEventState::NONE };
-        assert!(!state.on_key(released), "a key that is let go does nothing");
+        assert!(!state.on_key(released), "releasing a key does nothing");
     }
 
     #[test]
-    fn while_it_is_paused_nothing_changes() {
+    fn nothing_changes_while_paused() {
         let mut state = state(Vec::new());
         press(&mut state, KeyCode::Char('p'));
         state.arrive(Ok(look(vec![member("r", "h", 1, 1.0, 0.0)])));
@@ -318,7 +319,7 @@ mod tests {
         assert!(names(&state) == "abm" && state.trouble.is_none());
         press(&mut state, KeyCode::Char('p'));
         state.arrive(Err("away".to_owned()));
-        assert!(names(&state) == "abm" && state.trouble.as_deref() == Some("away"), "what was seen stays");
+        assert!(names(&state) == "abm" && state.trouble.as_deref() == Some("away"), "the observation stays");
         state.arrive(Ok(look(Vec::new())));
         assert_eq!(state.trouble, None);
     }

@@ -1,4 +1,4 @@
-//! How a ring is drawn: what fits, the most important first.
+//! Draws a ring: as much as fits, the most important parts first.
 
 use super::state::State;
 use super::{graph, members};
@@ -13,12 +13,12 @@ use ringreel_ops::history::Swap;
 use ringreel_ops::monitor::Observation;
 use ringreel_ops::status::{ReuseStatus, Status, WritingStatus};
 
-/// Below this width, what stands at the right is left out.
+/// Below this width, the parts on the right are left out.
 const NARROW: u16 = 70;
-/// Lines of the overview, its title included.
+/// Lines of the overview, with its title.
 const OVERVIEW: u16 = 9;
 
-/// Colours, where they are wanted.
+/// Styles, with or without colours.
 #[derive(Clone, Copy)]
 pub struct Paint {
     pub colours: bool,
@@ -33,7 +33,7 @@ impl Paint {
         self.fg(Color::DarkGray)
     }
 
-    /// For what is wrong: bold, so that it stands out without colours, too.
+    /// The style of problems: bold, so that they stand out without colours too.
     pub fn alarm(self) -> Style {
         self.fg(Color::Red).add_modifier(Modifier::BOLD)
     }
@@ -42,21 +42,21 @@ impl Paint {
         self.fg(Color::Cyan).add_modifier(Modifier::BOLD)
     }
 
-    /// A part of the view: a rule with a title above it.
+    /// Returns a section of the view: a rule with a title above it.
     pub fn section<'a>(self, title: impl Into<Line<'a>>) -> Block<'a> {
         Block::new().borders(Borders::TOP).border_style(self.faint()).title(title.into().style(self.heading()))
     }
 }
 
-/// Draws all of it.
+/// Draws the whole view.
 pub fn draw(frame: &mut Frame<'_>, state: &mut State, colours: bool) {
     let paint = Paint { colours };
     let area = frame.area();
     if area.is_empty() {
         return;
     }
-    let trouble = state.trouble.as_ref().map(|trouble| format!("looking again: {}", plain(trouble)));
-    // Lines are broken between words: some room is lost.
+    let trouble = state.trouble.as_ref().map(|trouble| format!("retrying: {}", plain(trouble)));
+    // Wrapping between words leaves some space unused.
     let lines = |text: &String| (text.chars().count() * 9).div_ceil(usize::from(area.width) * 8).min(4) as u16;
     let lines = trouble.as_ref().map_or(0, lines);
     let [title, why, body, keys] = Layout::vertical([
@@ -70,7 +70,7 @@ pub fn draw(frame: &mut Frame<'_>, state: &mut State, colours: bool) {
     let trouble = trouble.map(|text| Paragraph::new(text).wrap(Wrap { trim: true }).style(paint.alarm()));
     frame.render_widget(trouble, why);
     match state.look.clone() {
-        None if state.trouble.is_none() => frame.render_widget(Line::raw(" looking ..."), body),
+        None if state.trouble.is_none() => frame.render_widget(Line::raw(" loading ..."), body),
         None => {}
         Some(look) => draw_body(frame, state, &look, paint, body),
     }
@@ -87,7 +87,7 @@ fn title_line(state: &State, paint: Paint, width: u16) -> Line<'static> {
     }
     let silent = state.heard.elapsed();
     if silent > state.interval * 2 + std::time::Duration::from_secs(1) {
-        let text = format!(" no answer for {} ", human_seconds(silent.as_secs_f64()));
+        let text = format!(" no response for {} ", human_seconds(silent.as_secs_f64()));
         right.push(Span::styled(text, paint.alarm()));
     }
     match (&state.look, state.arrived) {
@@ -106,7 +106,7 @@ fn title_line(state: &State, paint: Paint, width: u16) -> Line<'static> {
     Line::from(spans).style(Style::new().add_modifier(Modifier::BOLD))
 }
 
-/// As much of `text` as fits into `width` columns; of a path, its end says more.
+/// Shortens `text` to `width` columns from the front, because the end of a path matters most.
 fn fit(text: &str, width: usize) -> String {
     let count = text.chars().count();
     if count <= width {
@@ -134,7 +134,7 @@ fn draw_body(frame: &mut Frame<'_>, state: &mut State, look: &Observation, paint
         n if area.height >= 20 => 1 + n.min((area.height - 14) / 6),
         _ => 0,
     };
-    // Members come before swaps, but not with more than their share; where there is much room, the graph has some.
+    // Members have priority over swaps, up to their share. On a high screen the graph gets more lines.
     let graph = (area.height.saturating_sub(28) / 3).min(14);
     let rest = area.height.saturating_sub(OVERVIEW + graph + failures);
     let wish = |lines: usize| u16::try_from(lines + 2).unwrap_or(u16::MAX);
@@ -172,12 +172,12 @@ fn draw_facts(frame: &mut Frame<'_>, look: &Observation, paint: Paint, area: Rec
     frame.render_widget(Paragraph::new(facts_of(look, paint)), facts);
 }
 
-/// How full the generation is that fills: a bar with words in it, to be understood without colours, too.
+/// Draws the fill level of the filling generation as a bar with a label, readable without colours too.
 fn gauge_line(writing: &WritingStatus, paint: Paint, width: u16) -> Line<'static> {
     let full = if writing.cap > 0 { writing.samples as f64 / writing.cap as f64 } else { 0.0 };
     let filled = (full.clamp(0.0, 1.0) * f64::from(width)) as usize;
-    let what = if writing.swapping { "is promoted" } else { "fills" };
-    let label = format!(" {} {what}: {}/{} samples ", writing.generation, writing.samples, writing.cap);
+    let state = if writing.swapping { ", being promoted" } else { "" };
+    let label = format!(" generation {}: {}/{} samples{state} ", writing.generation, writing.samples, writing.cap);
     let before = usize::from(width).saturating_sub(label.len()) / 2;
     let (bar, bold) = (paint.fg(Color::Blue), Modifier::BOLD);
     let letter = |(x, c): (usize, char)| {
@@ -203,29 +203,29 @@ fn facts_of(look: &Observation, paint: Paint) -> Vec<Line<'static>> {
             let read = newest.passes.map_or(String::new(), |passes| format!(", read {passes}x"));
             fact("newest", format!("generation {}, {} old{read}", newest.generation, human_seconds(age)))
         }
-        _ => fact("newest", "none yet: readers wait".to_owned()),
+        _ => fact("newest", "none yet; readers wait".to_owned()),
     }];
     let waiting = status.samples_waiting;
-    lines.push(fact("delivered", format!("{} samples, {waiting} wait", status.samples_delivered)));
+    lines.push(fact("delivered", format!("{} samples, {waiting} waiting", status.samples_delivered)));
     let now = look.speed.map_or(String::new(), |speed| format!("; now {}", rate(speed.samples_per_second)));
-    let over = status.samples_per_second.map_or("not known".to_owned(), |per_second| format!("{}/s", rate(per_second)));
-    lines.push(fact("rate", format!("{over} over the last swaps{now}")));
+    let over = status.samples_per_second.map_or("unknown".to_owned(), |per_second| format!("{}/s", rate(per_second)));
+    lines.push(fact("rate", format!("{over} over recent swaps{now}")));
     let swap = match (status.swap_ms_mean, look.swaps.last()) {
         (Some(mean), Some(last)) => {
-            format!("{}, blocked {:.1} ms, on average {mean:.1} ms", status.swaps, last.swap_ms)
+            format!("{}, blocked {:.1} ms, mean {mean:.1} ms", status.swaps, last.swap_ms)
         }
         _ => "none yet".to_owned(),
     };
     lines.push(fact("swaps", swap));
     lines.push(disk(status, paint, &fact));
     lines.push(match &status.index_away {
-        Some(why) => Line::styled(format!("index     AWAY: {}", plain(why)), paint.alarm()),
+        Some(why) => Line::styled(format!("index     UNREACHABLE: {}", plain(why)), paint.alarm()),
         None => fact("index", plain(&status.index)),
     });
     lines.push(match &status.manager {
-        _ if status.index_away.is_some() => fact("manager", "not known".to_owned()),
+        _ if status.index_away.is_some() => fact("manager", "unknown".to_owned()),
         Some(manager) => fact("manager", plain(manager)),
-        None => fact("manager", "none: generators promote".to_owned()),
+        None => fact("manager", "none; generators promote".to_owned()),
     });
     if status.quarantined > 0 {
         let text = format!("{} segments in quarantine/", status.quarantined);
@@ -244,7 +244,7 @@ fn disk(status: &Status, paint: Paint, fact: &impl Fn(&str, String) -> Line<'sta
     if tight { line.style(paint.fg(Color::Yellow)) } else { line }
 }
 
-/// Samples a second, with as many digits as mean something.
+/// Formats a rate with three significant digits.
 pub fn rate(per_second: f64) -> String {
     match per_second {
         r if r >= 100.0 => format!("{r:.0}"),
@@ -282,7 +282,7 @@ fn draw_swaps(frame: &mut Frame<'_>, look: &Observation, paint: Paint, area: Rec
     frame.render_widget(table, area);
 }
 
-/// How many of these columns fit side by side.
+/// Returns how many of these columns fit side by side.
 pub fn columns(widths: &[u16], room: u16) -> usize {
     let mut used = 0;
     widths
@@ -298,7 +298,7 @@ fn draw_reuse(frame: &mut Frame<'_>, status: &Status, paint: Paint, area: Rect) 
     if area.is_empty() {
         return;
     }
-    let block = paint.section(" read so often ");
+    let block = paint.section(" times read ");
     let bars = bars(&status.reuse, area.height.saturating_sub(1).into());
     let most = bars.iter().map(|(_, generations)| *generations).max().unwrap_or(1);
     let room = u64::from(area.width.saturating_sub(14));
@@ -309,13 +309,13 @@ fn draw_reuse(frame: &mut Frame<'_>, status: &Status, paint: Paint, area: Rect) 
     };
     let mut lines: Vec<Line<'_>> = bars.iter().map(bar).collect();
     if lines.is_empty() {
-        lines.push(Line::styled("nothing known yet", paint.faint()));
+        lines.push(Line::styled("no data yet", paint.faint()));
     }
     frame.render_widget(Paragraph::new(lines).block(block), area);
 }
 
-/// How many generations were read how often; where there are too many numbers, those from a power of two to the next
-/// are taken together.
+/// Returns labels and numbers of generations by how often they were read. If there are more than `most`, groups them
+/// by powers of two.
 fn bars(reuse: &[ReuseStatus], most: usize) -> Vec<(String, u64)> {
     if reuse.len() <= most {
         return reuse.iter().map(|bar| (bar.passes.to_string(), bar.generations)).collect();
@@ -338,7 +338,7 @@ fn draw_failures(frame: &mut Frame<'_>, look: &Observation, paint: Paint, area: 
         Line::raw(plain(&text))
     };
     let lines: Vec<Line<'_>> = look.status.failures.iter().take(area.height.into()).map(line).collect();
-    let title = Span::styled(format!(" failures: the last {} ", look.status.failures.len()), paint.alarm());
+    let title = Span::styled(format!(" failures: {} most recent ", look.status.failures.len()), paint.alarm());
     frame.render_widget(Paragraph::new(lines).block(paint.section(title)), area);
 }
 
@@ -346,20 +346,20 @@ fn draw_help(frame: &mut Frame<'_>, paint: Paint) {
     let text = "\
 q, Esc, Ctrl-C    quit
 s                 sort members by the next column
-r                 reverse their order
-Up, Down          scroll them; PgUp, PgDn, Home, End
-p                 pause, and go on
-?                 this help
+r                 reverse the order
+Up, Down          scroll; also PgUp, PgDn, Home, End
+p                 pause or resume
+?                 show this help
 
-swap     a generation became readable
-after    time since the swap before it
-blocked  for how long generators could not commit
-seen     time since the last sign of life";
+swap     generation that became readable
+after    time since the previous swap
+blocked  time for which generators could not commit
+seen     time since the last heartbeat";
     let area = frame.area();
     let (width, height) = (area.width.min(54), area.height.min(13));
     let (x, y) = ((area.width - width) / 2, (area.height - height) / 2);
     let area = Rect { x, y, width, height };
     frame.render_widget(Clear, area);
-    let block = Block::bordered().title(" keys and words ").border_style(paint.fg(Color::Cyan));
+    let block = Block::bordered().title(" keys and columns ").border_style(paint.fg(Color::Cyan));
     frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: false }).block(block), area);
 }
