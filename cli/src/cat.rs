@@ -15,7 +15,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-/// The part of a record that is the image in it.
+/// Name of the pseudo-part with the image in a record.
 const IMAGE: &str = "image";
 
 /// Arguments of `ringreel cat`.
@@ -78,7 +78,7 @@ enum Format {
     Json,
 }
 
-/// Gives one sample, or one part.
+/// Writes one sample or one part.
 pub fn run(options: &Options) -> anyhow::Result<i32> {
     Ok(give(options).map_or_else(|error| failed(&error), |()| 0))
 }
@@ -86,8 +86,8 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
 fn give(options: &Options) -> anyhow::Result<()> {
     let format = options.format()?;
     if file_of(options.output.as_deref()).is_none() && format != Format::Json && io::stdout().is_terminal() {
-        let why = "this is binary, and stdout is a terminal: write it to a file (-o FILE) or into a pipe, or read it as \
-                   text (--as json)";
+        let why = "the output is binary and stdout is a terminal: write it to a file (-o PATH) or a pipe, or use --as \
+                   json";
         return Err(Error::Sample(why.to_owned()).into());
     }
     let (fs, subject) = options.pick.subject()?;
@@ -120,14 +120,14 @@ impl Options {
             "png" => Format::Png,
             "json" => Format::Json,
             "gz" => {
-                let why = format!("{name}: nothing is compressed here: leave out .gz, and compress it afterwards");
+                let why = format!("{name}: cannot write compressed files: leave out .gz, and compress it afterwards");
                 return Err(Error::Sample(why).into());
             }
             _ => Format::Raw,
         })
     }
 
-    /// The parts that are asked for.
+    /// Returns the selected parts.
     fn parts(&self, item: &Item, format: Format) -> anyhow::Result<Vec<ReadPart>> {
         let names: Vec<&str> = item.parts.iter().map(|part| &*part.name).collect();
         let Some(name) = &self.part else {
@@ -135,7 +135,7 @@ impl Options {
                 return Ok(item.parts.clone());
             }
             let why = format!(
-                "sample {} has {} parts ({}): say which (--part NAME), or take all (--as npz, --as json)",
+                "sample {} has {} parts ({}): select one (--part NAME), or write all (--as npz or --as json)",
                 item.position,
                 names.len(),
                 names.join(", ")
@@ -147,7 +147,7 @@ impl Options {
         }
         match &item.parts[..] {
             [record] if item.id.is_none() && name == IMAGE => Ok(vec![image(record)?]),
-            _ => Err(Error::Sample(format!("there is no part {name:?}: there are {}", names.join(", "))).into()),
+            _ => Err(Error::Sample(format!("no part {name:?}: the parts are {}", names.join(", "))).into()),
         }
     }
 
@@ -155,7 +155,7 @@ impl Options {
         if let Some(part) = parts.iter().find(|part| part.dtype == DType::BF16)
             && matches!(format, Format::Npy | Format::Npz)
         {
-            tracing::info!("NumPy has no bfloat16: read part {} with .view(ml_dtypes.bfloat16)", part.name);
+            tracing::info!("NumPy has no bfloat16: view part {} as ml_dtypes.bfloat16", part.name);
         }
         match (format, parts) {
             (Format::Npz, parts) => npz::write(parts, out),
@@ -177,17 +177,16 @@ impl Options {
                 notes.iter().for_each(|note| tracing::info!("{note}"));
                 Ok(())
             }
-            _ => Ok(()), // one part was chosen
+            _ => Ok(()), // not reached: one part is selected
         }?;
         out.flush()
     }
 }
 
-/// What follows the header of an MXNet image record.
+/// Returns what follows the header of an MXNet image record.
 fn image(record: &ReadPart) -> anyhow::Result<ReadPart> {
     let payload = record.data()?;
-    let no =
-        || Error::Sample("this record is no MXNet image record: it is shorter than the header and its labels".into());
+    let no = || Error::Sample("not an MXNet image record: it is shorter than the header and its labels".into());
     let content = payload.slice_ref(Image::decode(payload).map_err(|_| no())?.content);
     let part =
         Part::new(DType::Bytes, vec![content.len() as u64], content).map_err(|e| Error::Sample(e.to_string()))?;
@@ -207,7 +206,7 @@ fn sample_json(item: &Item, parts: &[ReadPart], out: &mut dyn Write) -> io::Resu
     out.write_all(b"}}\n")
 }
 
-/// The file that is written: made when its first byte comes, so that none is left where there is nothing to write.
+/// The output file. It is created at the first byte, so that an error before leaves no file.
 struct Target<'a> {
     path: &'a Path,
     force: bool,
@@ -220,9 +219,7 @@ impl Target<'_> {
             let mut how = OpenOptions::new();
             let how = if self.force { how.create(true).truncate(true) } else { how.create_new(true) };
             let file = how.write(true).open(self.path).map_err(|error| match error.kind() {
-                io::ErrorKind::AlreadyExists => {
-                    self.told("is there already: choose another name, or use --force", error)
-                }
+                io::ErrorKind::AlreadyExists => self.told("already exists: choose another name, or use --force", error),
                 _ => self.told("cannot be written", error),
             })?;
             self.file = Some(BufWriter::new(file));
@@ -234,7 +231,7 @@ impl Target<'_> {
         io::Error::new(error.kind(), format!("{} {what}: {error}", self.path.display()))
     }
 
-    /// Makes the file, also an empty one, and whole.
+    /// Completes the file, and creates it if nothing was written.
     fn finish(&mut self) -> io::Result<()> {
         self.file()?.flush()?;
         self.file()?.get_ref().sync_all().or_else(|error| match error.kind() {
@@ -243,7 +240,7 @@ impl Target<'_> {
         })
     }
 
-    /// Takes back what was begun and not finished, where it was not there before.
+    /// Removes the unfinished file, unless it existed before.
     fn forget(&mut self) {
         if self.file.take().is_some() && !self.force {
             let _ = std::fs::remove_file(self.path);

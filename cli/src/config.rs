@@ -4,7 +4,7 @@ use super::Common;
 use super::output::{json_line, line};
 use serde_json::json;
 
-/// Shows the values in effect.
+/// Prints the effective values.
 pub fn run(common: &Common) -> anyhow::Result<i32> {
     let config = super::load(common)?;
     for row in &config.effective {

@@ -37,7 +37,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// The configuration; a pair in a directory of its own can do without.
+    /// Returns the configuration. `--peer=DIR` works without one.
     fn config(&self) -> anyhow::Result<Config> {
         match &self.peer {
             Some(Some(dir)) if self.ring.ring.is_none() && !self.ring.common.config.exists() => {
@@ -48,7 +48,7 @@ impl Options {
     }
 }
 
-/// Looks at everything.
+/// Runs all checks. Returns 1 if one failed, 2 if the checks could not run.
 pub fn run(options: &Options, verbose: bool) -> anyhow::Result<i32> {
     let stop = Stop::on_signals()?;
     let mut paper = Paper::new(options.ring.common.json, verbose);
@@ -81,10 +81,10 @@ pub fn run(options: &Options, verbose: bool) -> anyhow::Result<i32> {
     Ok(i32::from(worst == Verdict::Failure))
 }
 
-/// Where checks are written.
+/// Prints checks as they are made.
 struct Paper {
     json: bool,
-    /// Why it matters is told of what is in order, too.
+    /// Explain passed checks too.
     all: bool,
     colours: bool,
     group: String,

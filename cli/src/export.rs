@@ -79,14 +79,14 @@ enum As {
 }
 
 fn range(text: &str) -> Result<Range<u64>, String> {
-    let bad = || format!("{text:?} is no range: 0..10, 10.., or ..10");
+    let bad = || format!("{text:?} is not a range such as 0..10, 10.. or ..10");
     let (begin, end) = text.split_once("..").ok_or_else(bad)?;
     let number = |text: &str, none: u64| if text.is_empty() { Ok(none) } else { text.parse().map_err(|_| bad()) };
     let range = number(begin, 0)?..number(end, u64::MAX)?;
-    if range.is_empty() { Err(format!("{text:?} holds no position")) } else { Ok(range) }
+    if range.is_empty() { Err(format!("the range {text:?} is empty")) } else { Ok(range) }
 }
 
-/// Writes the samples.
+/// Exports the samples. Returns 1 if the export is incomplete.
 pub fn run(options: &Options) -> anyhow::Result<i32> {
     let started = Instant::now();
     match work(options) {
@@ -94,7 +94,7 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
             tell(options, &report, started.elapsed().as_secs_f64())?;
             Ok(i32::from(report.is_incomplete()))
         }
-        // A path that leads nowhere, as much as one that leads to nothing of ours.
+        // A path that does not exist gives the same exit status as one that is not a ring or a file of records.
         Err(error) if matches!(error.downcast_ref(), Some(Error::Fs { source }) if source.op == "stat") => {
             Ok(failed(&error, 2))
         }
@@ -112,7 +112,7 @@ fn work(options: &Options) -> anyhow::Result<Report> {
         As::Wds => Format::Wds,
     };
     if options.raw && format != Format::Rec {
-        return Err(Error::Sample("--raw is for --as rec: the other formats keep type and shape".to_owned()).into());
+        return Err(Error::Sample("--raw requires --as rec: the other formats store dtype and shape".to_owned()).into());
     }
     let end = if format == Format::Wds { ".tar" } else { ".rec" };
     let threads = options.threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into)).unwrap_or(1);
@@ -135,7 +135,7 @@ fn work(options: &Options) -> anyhow::Result<Report> {
     Ok(report?)
 }
 
-/// `-o train.rec` means `-o train`.
+/// Removes the extension, because `-o train.rec` means `-o train`.
 fn without_end(path: &Path, end: &str) -> PathBuf {
     let name = path.file_name().and_then(|name| name.to_str());
     match name.and_then(|name| name.strip_suffix(end)) {
@@ -162,8 +162,8 @@ fn tell(options: &Options, report: &Report, seconds: f64) -> anyhow::Result<()> 
         _ => {}
     }
     let of = generation.map_or(String::new(), |n| format!(" of generation {n}"));
-    let kept = if *kept > 0 { format!(", {kept} of them there already and left as they are") } else { String::new() };
-    let skipped = if *skipped > 0 { format!(", {skipped} DAMAGED and left out") } else { String::new() };
+    let kept = if *kept > 0 { format!(", {kept} of them from an earlier export") } else { String::new() };
+    let skipped = if *skipped > 0 { format!(", {skipped} DAMAGED and skipped") } else { String::new() };
     line(&format!("{samples} samples{of} ({}) in {seconds:.1} s{kept}{skipped}", human_bytes(*bytes)))?;
     Ok(())
 }

@@ -39,11 +39,11 @@ pub struct Options {
     keep: Option<u64>,
 }
 
-/// Removes it. 1 when something stays where it is.
+/// Lists what no process needs, and removes it with `--apply`. Returns 1 if something was not removed.
 pub fn run(options: &Options) -> anyhow::Result<i32> {
     let mut config = options.ring.config()?;
     if options.ring.ring.is_some() && options.keep.is_none() {
-        let message = "how many generations are kept is said by no file in it: give --keep, or the configuration (-c)";
+        let message = "the ring does not record how many generations to keep: give --keep N, or the configuration (-c)";
         return Err(
             ringreel::Error::Config { origin: config.ring.display().to_string(), message: message.to_owned() }.into()
         );
@@ -52,7 +52,7 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
     let claim = if options.apply { Claim::IfUnowned } else { Claim::Never };
     let ring = Ring::find_with(Arc::new(Posix), &config, claim)?;
     if options.ring.ring.is_some() && options.apply && repair::coordination::coordination_is_elsewhere(&ring)? {
-        let message = "its index is not in its directory (in a MongoDB?), so who reads in it cannot be seen: give the \
+        let message = "its index is not in its directory, perhaps in MongoDB, so its readers cannot be seen: use the \
                        configuration (-c config.yaml)";
         return Err(ringreel::Error::RingMismatch { path: config.ring.clone(), message: message.to_owned() }.into());
     }

@@ -55,7 +55,7 @@ pub struct Options {
     ledger: Option<PathBuf>,
 }
 
-/// Samples per second, as given by a user.
+/// Parses `--rate`.
 fn rate(text: &str) -> Result<f64, String> {
     text.parse()
         .ok()
@@ -63,7 +63,7 @@ fn rate(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "expected samples per second, 0.000001 to 1000000000, or 0".to_owned())
 }
 
-/// Runs until the samples are done, or until a signal. 1 when a finished sample ended in quarantine.
+/// Generates until all samples are written, or a signal arrives. Returns 1 if a finished sample is in quarantine.
 pub fn run(options: &Options) -> anyhow::Result<i32> {
     let stop = Stop::on_signals()?; // first, so that an early SIGTERM also ends in an orderly exit
     let mut config = super::load(&options.common)?;
@@ -75,7 +75,7 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
     let started = Instant::now();
     let filled = fill(&mut generator, options, &plan, &mut ledger, &stop, &bar);
     let ring = generator.ring().clone();
-    ring.check_is_there()?; // before an error that is only a consequence
+    ring.check_is_there()?; // first, because a removed ring causes the other errors
     if let Err(error) = &filled
         && !is_broken_pipe(error)
     {
@@ -90,7 +90,7 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
     Ok(i32::from(summary.quarantined > 0))
 }
 
-/// Writes the samples, up to the last one or to a signal, and seals them.
+/// Writes the samples until the last one or a signal, and seals them.
 fn fill(
     generator: &mut Generator,
     options: &Options,
@@ -138,18 +138,18 @@ fn tell(options: &Options, summary: &Summary, seconds: f64) -> anyhow::Result<()
     let rate = *finished as f64 / seconds.max(1e-9);
     let size = human_bytes(*bytes);
     Ok(line(&format!(
-        "{finished} samples finished ({size}) in {seconds:.1} s, {rate:.1} samples/s; {delivered} are readable, {waiting} wait for their generation"
+        "{finished} samples finished ({size}) in {seconds:.1} s, {rate:.1} samples/s; {delivered} readable, {waiting} waiting for their generation to fill"
     ))?)
 }
 
-/// A sample is made in memory: one that does not fit is refused before anything is allocated.
+/// Rejects samples that do not fit into memory, before anything is allocated.
 fn check_memory(part: u64, parts: usize) -> ringreel::Result<()> {
     let (sample, most) = (part.saturating_mul(parts as u64), ringreel::memory::bytes() / 2);
     if sample <= most {
         return Ok(());
     }
     let (sample, most) = (human_bytes(sample), human_bytes(most));
-    Err(Error::Sample(format!("--shape: a sample of {sample} is over half of this machine's memory, {most}")))
+    Err(Error::Sample(format!("--shape: a sample of {sample} exceeds half of this machine's memory, {most}")))
 }
 
 fn sorted(names: &[String]) -> Vec<String> {
@@ -169,35 +169,35 @@ struct Plan {
 impl Plan {
     fn new(options: &Options, config: &mut Config) -> anyhow::Result<Plan> {
         let dtype = DType::from_name(&options.dtype).ok_or_else(|| {
-            Error::Sample(format!("--dtype: {:?} is not known; bool, u8, i16, f32, ...", options.dtype))
+            Error::Sample(format!("--dtype: unknown type {:?}; expected bool, u8, i16, f32, ...", options.dtype))
         })?;
         let shape = options.shape.clone();
         let len = dtype.byte_len(&shape).map_err(|error| Error::Sample(format!("--shape: {error}")))?;
         if len > config.max_part {
             return Err(
-                Error::Sample(format!("--shape: a part of {len} bytes is over MAX_PART {}", config.max_part)).into()
+                Error::Sample(format!("--shape: a part of {len} bytes exceeds MAX_PART {}", config.max_part)).into()
             );
         }
         check_memory(len, options.parts.as_ref().or(config.sample.as_ref()).map_or(1, Vec::len))?;
         if shape.len() > MAX_NDIM {
-            return Err(Error::Sample(format!("--shape: {} axes are over the limit of {MAX_NDIM}", shape.len())).into());
+            return Err(Error::Sample(format!("--shape: {} axes exceed the limit of {MAX_NDIM}", shape.len())).into());
         }
         let names = match (&options.parts, &config.sample) {
             (Some(parts), Some(sample)) if sorted(parts) != sorted(sample) => {
                 let (given, wanted) = (parts.join(", "), sample.join(", "));
-                let message = format!("--parts names [{given}], and SAMPLE is [{wanted}]: they must be the same");
+                let message = format!("--parts is [{given}], but SAMPLE is [{wanted}]: they must be the same");
                 return Err(Error::Sample(message).into());
             }
             (Some(parts), _) => parts.clone(),
             (None, Some(sample)) => sample.clone(),
-            (None, None) => return Err(Error::Sample("neither SAMPLE nor --parts names the parts".to_owned()).into()),
+            (None, None) => return Err(Error::Sample("no names of parts: set SAMPLE or --parts".to_owned()).into()),
         };
-        check_names(&names).map_err(|why| Error::Sample(format!("the parts {names:?}: {why}")))?;
+        check_names(&names).map_err(|why| Error::Sample(format!("--parts {names:?}: {why}")))?;
         config.sample.get_or_insert_with(|| names.clone());
         Ok(Plan { dtype, shape, len: len as usize, names, seed: options.seed })
     }
 
-    /// Sample `n`: its meta holds the seed, `n`, and each part's CRC-32, so that whoever reads it can tell.
+    /// Writes sample `n`. Its meta has the seed, `n`, and each part's CRC-32, so that readers can check it.
     fn write(&self, generator: &mut Generator, n: u64, stop: &dyn Fn() -> bool) -> ringreel::Result<Vec<SampleId>> {
         let (mut crcs, mut buffers) = (Meta::new(), Vec::new());
         for (part, name) in self.names.iter().enumerate() {
@@ -216,7 +216,8 @@ impl Plan {
     }
 }
 
-/// SplitMix64 (Steele, Lea, Flood 2014), seeded by all three. Floats are made to lie in [1, 2), booleans to be 0 or 1.
+/// Returns random bytes of SplitMix64 (Steele, Lea, Flood 2014), seeded by `seed`, `n` and `part`. Floats are in [1, 2),
+/// booleans 0 or 1.
 fn random_bytes(len: usize, dtype: &DType, seed: u64, n: u64, part: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ n.rotate_left(32) ^ part.rotate_left(56);
     let mut next = move || {

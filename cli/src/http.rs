@@ -21,24 +21,24 @@ use tokio::task::LocalSet;
 
 /// Open connections; further ones wait in the listener's backlog.
 const MAX_CONNECTIONS: usize = 256;
-/// Bytes of a request's head, and its header fields.
+/// Most bytes of a request's head, and most header fields.
 const MAX_HEAD: usize = 16 << 10;
 const MAX_FIELDS: usize = 64;
-/// Time that a request's head may take to arrive.
+/// Longest time for a request's head to arrive.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(3);
-/// Time that a connection may take from its first byte to its last.
+/// Longest time for a connection.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// An answer with status 200.
+/// A response with status 200.
 pub struct Answer {
     pub content_type: &'static str,
     pub body: String,
 }
 
-/// Serves `answer(path)` (`None`: 404) until `stop` is set.
+/// Serves `answer(path)` until `stop` is set; `None` becomes status 404.
 ///
 /// # Errors
-/// When the listener cannot be used.
+/// The listener cannot be used.
 pub fn serve(
     listener: TcpListener,
     stop: Stop,
@@ -68,9 +68,9 @@ async fn accept(listener: tokio::net::TcpListener, answer: Rc<RefCell<impl FnMut
                     drop(permit);
                 });
             }
-            // The client has gone, or this process has too many open files: both pass.
+            // The client has disconnected, or this process has too many open files: both are transient.
             Err(error) => {
-                tracing::debug!(%error, "a connection was not accepted");
+                tracing::debug!(%error, "cannot accept a connection");
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
@@ -89,8 +89,8 @@ async fn serve_one(stream: TcpStream, answer: &RefCell<impl FnMut(&str) -> Optio
         .serve_connection(TokioIo::new(stream), service);
     match tokio::time::timeout(CONNECTION_TIMEOUT, connection).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::debug!(%error, "a request was not answered"),
-        Err(_) => tracing::debug!("a connection was closed after {CONNECTION_TIMEOUT:?}"),
+        Ok(Err(error)) => tracing::debug!(%error, "cannot serve a request"),
+        Err(_) => tracing::debug!("connection closed after {CONNECTION_TIMEOUT:?}"),
     }
 }
 
@@ -103,7 +103,7 @@ fn respond<T>(request: &Request<T>, answer: &RefCell<impl FnMut(&str) -> Option<
     };
     const TEXT: &str = "text/plain; charset=utf-8";
     if ![Method::GET, Method::HEAD].contains(request.method()) {
-        let mut response = with(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET and HEAD\n".to_owned());
+        let mut response = with(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET and HEAD are allowed\n".to_owned());
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         return response;
     }

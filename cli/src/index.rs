@@ -61,7 +61,7 @@ impl Kind {
     }
 }
 
-/// Shows it, or moves it.
+/// Shows or moves the index.
 pub fn run(options: &Options) -> anyhow::Result<i32> {
     match &options.action {
         Action::Show(common) => show(common),
@@ -92,18 +92,20 @@ fn show(common: &Common) -> anyhow::Result<i32> {
     }
     line(&format!("place      {}", index.place()))?;
     line(&match status {
-        Some(status) => format!("status     generation {}, {} samples in all", status.generation, status.total_samples),
+        Some(status) => {
+            format!("status     generation {}, {} samples in total", status.generation, status.total_samples)
+        }
         None => "status     no swap yet".to_owned(),
     })?;
-    line(&format!("counter    {handed_out} numbers handed out in generation {filling}"))?;
+    line(&format!("counter    {handed_out} indices handed out in generation {filling}"))?;
     line(&match lease {
-        Some(lease) if lease.released => format!("manager    none; {} gave the lease up", lease.holder),
+        Some(lease) if lease.released => format!("manager    none; {} released the lease", lease.holder),
         Some(lease) => format!("manager    {} (token {})", lease.holder, lease.token),
-        None => "manager    none ever".to_owned(),
+        None => "manager    none; the lease was never taken".to_owned(),
     })?;
     line(&format!("members    {}", members.len()))?;
     for (name, beat) in members {
-        line(&format!("  {name}: beat {beat}"))?;
+        line(&format!("  {name}: heartbeat {beat}"))?;
     }
     Ok(0)
 }
@@ -118,7 +120,7 @@ fn move_to(options: &Move) -> anyhow::Result<i32> {
             return Err(ringreel::Error::Config {
                 origin: path.display().to_string(),
                 message: format!(
-                    "there is nowhere to move the index from ({error}); `ringreel repair` mends the one in files"
+                    "the index to move cannot be opened ({error}); to rebuild the index in files, run `ringreel repair`"
                 ),
             }
             .into());
@@ -136,10 +138,10 @@ fn move_to(options: &Move) -> anyhow::Result<i32> {
         json_line(&json!({ "from": ring.coordination.place(), "to": index.place(), "told": told, "using": using }))?;
         return Ok(0);
     }
-    line(&format!("the index is now in {}; it was in {}", index.place(), ring.coordination.place()))?;
-    line(&format!("write `INDEX: {}` into {}, and start what runs again", options.to.name(), path.display()))?;
+    line(&format!("moved the index from {} to {}", ring.coordination.place(), index.place()))?;
+    line(&format!("set `INDEX: {}` in {}, and restart all processes of the ring", options.to.name(), path.display()))?;
     if using > 0 {
-        line(&format!("{using} processes use the old one: nothing is lost meanwhile, but two managers may work"))?;
+        line(&format!("{using} processes still use the old index: no sample is lost, but two managers may be active"))?;
     }
     Ok(0)
 }

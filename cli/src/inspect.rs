@@ -58,12 +58,12 @@ pub struct Options {
     glance: u64,
 }
 
-/// Says what is there.
+/// Describes the path. Returns 1 if damage was seen.
 pub fn run(options: &Options) -> anyhow::Result<i32> {
     Ok(look(options).map_or_else(|error| failed(&error), i32::from))
 }
 
-/// Whether something is damaged.
+/// Describes the path. Returns true if something is damaged.
 fn look(options: &Options) -> anyhow::Result<bool> {
     let (fs, subject) = options.pick.subject()?;
     match &subject {
@@ -78,7 +78,7 @@ fn look(options: &Options) -> anyhow::Result<bool> {
                 render::ring(&told).iter().try_for_each(|text| line(text))?;
             }
             if descriptor::is_of_another_version(&*fs, layout) {
-                // What was told is what can be seen, which need not be what is there.
+                // The output may be incomplete or wrong, so exit with the error too.
                 descriptor::read(&*fs, layout)?;
             }
             Ok(told.issues.iter().any(Issue::is_damage))
@@ -116,7 +116,7 @@ fn look(options: &Options) -> anyhow::Result<bool> {
     }
 }
 
-/// One sample, or one record.
+/// Describes one sample or record.
 fn sample(options: &Options, fs: &Arc<dyn Fs>, subject: &Subject) -> anyhow::Result<bool> {
     let samples = Samples::open(fs.clone(), subject)?;
     samples::warn(&samples);
@@ -130,7 +130,7 @@ fn sample(options: &Options, fs: &Arc<dyn Fs>, subject: &Subject) -> anyhow::Res
     Ok(samples.has_damage())
 }
 
-/// Every name, or every record.
+/// Lists every name of a ring, or every record of a file.
 fn show_tree(options: &Options, fs: &Arc<dyn Fs>, subject: &Subject) -> anyhow::Result<bool> {
     let mut done = Ok(());
     let mut entry = |entry: tree::Entry| {
@@ -157,18 +157,18 @@ fn records(options: &Options, fs: &dyn Fs, path: &Path) -> anyhow::Result<bool> 
     })?;
     done?;
     if count == 0 {
-        tracing::error!("{}: it is empty: nothing was written, or all was cut off", path.display());
+        tracing::error!("{} is empty: nothing was written, or it was truncated", path.display());
     }
     Ok(damaged || count == 0)
 }
 
-/// Which records are shown byte by byte.
+/// The records that `--hex` shows.
 enum Shown {
-    /// This one.
+    /// The record with this number.
     Record(u64),
-    /// Those that lie here: a sample's, by what the footer says.
+    /// The records between two offsets: those of a sample, by the footer.
     Between(u64, u64),
-    /// The head of the sample with this ordinal, and what belongs to it.
+    /// The records of the sample with this ordinal, from its head on.
     Sample(u64),
 }
 
@@ -176,13 +176,13 @@ fn hex(options: &Options, fs: &Arc<dyn Fs>, subject: &Subject) -> anyhow::Result
     let (path, shown) = match (subject, options.pick.sample.is_some() || options.pick.id.is_some()) {
         (Subject::File(path), false) => (path.clone(), Shown::Record(options.record.unwrap_or(0))),
         (_, false) => {
-            let why = "--hex shows the bytes of a sample (-n N, --id SAMPLE_ID), or of a record of a file (--record N)";
+            let why = "--hex requires a sample (-n N or --id SAMPLE_ID), or the path of a file (--record N)";
             return Err(Error::Sample(why.to_owned()).into());
         }
         (_, true) => {
             let samples = Samples::open(fs.clone(), subject)?;
             let position = options.pick.position(&samples)?;
-            let beyond = || Error::Sample(format!("there is no sample {position}: there are {}", samples.len()));
+            let beyond = || Error::Sample(format!("no sample {position}: the number of samples is {}", samples.len()));
             let (path, ordinal) = samples.place(position).ok_or_else(beyond)?;
             let shown = match read_tail(&**fs, &path).ok().and_then(|tail| tail.footer.extent(ordinal).ok().flatten()) {
                 Some(extent) => Shown::Between(extent.start, extent.end),
@@ -198,8 +198,8 @@ fn hex(options: &Options, fs: &Arc<dyn Fs>, subject: &Subject) -> anyhow::Result
     let (found, info) = pick(&**fs, &path, &shown)?;
     if found.is_empty() {
         let what = match shown {
-            Shown::Record(n) => format!("{}: there is no record {n}", path.display()),
-            _ => format!("{}: this sample is not there any more", path.display()),
+            Shown::Record(n) => format!("{} has no record {n}", path.display()),
+            _ => format!("{}: the sample does not exist any more", path.display()),
         };
         return Err(Error::Sample(what).into());
     }
@@ -227,7 +227,7 @@ fn show(options: &Options, record: &Record, field: &Field) -> std::io::Result<()
     json_line(&record::dump_json(record, field))
 }
 
-/// The records that are shown, and what the segment says of itself.
+/// Returns the records to show, and the segment's header.
 fn pick(fs: &dyn Fs, path: &Path, shown: &Shown) -> anyhow::Result<(Vec<Record>, Option<SegmentInfo>)> {
     let mut info = read_tail(fs, path).ok().map(|tail| tail.footer.info);
     let (mut found, mut belongs) = (Vec::new(), false);

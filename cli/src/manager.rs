@@ -6,7 +6,7 @@ use super::signals::Stop;
 use ringreel::swap::manager::{Manager, until};
 use serde_json::json;
 
-/// Runs until a signal.
+/// Runs a manager until a signal arrives.
 pub fn run(common: &Common) -> anyhow::Result<i32> {
     let stop = Stop::on_signals()?; // first, so that an early SIGTERM also ends in an orderly exit
     let config = super::load(common)?;
@@ -24,7 +24,7 @@ pub fn run(common: &Common) -> anyhow::Result<i32> {
                 "samples_per_second": swap.per_second,
                 "swap_ms": swap.swap_ms,
             }));
-            line.unwrap_or_else(|error| tracing::debug!(%error, "nobody reads our output"));
+            line.unwrap_or_else(|error| tracing::debug!(%error, "cannot write to stdout"));
         }
     }))?;
     Ok(0)

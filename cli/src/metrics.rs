@@ -50,20 +50,20 @@ pub struct Options {
 
 fn address(text: &str) -> Result<SocketAddr, String> {
     let local = |port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
-    text.parse().or_else(|_| text.parse().map(local)).map_err(|_| "expected ADDRESS:PORT, or a port".to_owned())
+    text.parse().or_else(|_| text.parse().map(local)).map_err(|_| "expected ADDRESS:PORT or a port".to_owned())
 }
 
-/// Swaps over which averages are taken.
+/// Number of swaps over which averages are taken.
 const SWAPS: usize = 64;
-/// Who asks more often gets what was seen last.
+/// Requests within this time after an observation get that observation.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// Tells once, again and again, or whoever asks.
+/// Prints or writes metrics once, repeatedly, or on request.
 pub fn run(options: &Options) -> anyhow::Result<i32> {
     let config = options.ring.config()?;
     let file = file_of(options.output.as_deref());
     if options.every.is_some() && file.is_none() && !options.ring.common.json {
-        return Ok(refused("Prometheus' text again and again needs a file: give -o FILE, or --listen PORT, or --json"));
+        return Ok(refused("--every in Prometheus format needs a file: add -o PATH, or use --listen PORT or --json"));
     }
     if let Some(path) = file
         && let Err(error) = may_write(path, &config.ring)
@@ -86,7 +86,7 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
             tracing::warn!("{error}");
         }
         match put(options, &teller) {
-            // What could be written once may be written again: a full disk passes.
+            // The file was writable before, so the error may be transient, such as a full disk.
             Err(error) if has_written && file.is_some() => tracing::warn!("{error:#}"),
             done => done?,
         }
@@ -97,7 +97,7 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
     }
 }
 
-/// Looks, and puts what was seen into words.
+/// Observes a ring, and formats the last observation.
 struct Teller {
     watcher: Watcher,
     name: String,
@@ -108,7 +108,7 @@ struct Teller {
 impl Teller {
     fn new(config: Config, every: Option<Duration>) -> Teller {
         let (name, every) = (config.name.clone(), every.map_or(0.0, |every| every.as_secs_f64()));
-        Teller { watcher: Watcher::new(config, SWAPS), name, every, seen: Err("not looked at yet".to_owned()) }
+        Teller { watcher: Watcher::new(config, SWAPS), name, every, seen: Err("not observed yet".to_owned()) }
     }
 
     fn look(&mut self) -> ringreel::Result<()> {

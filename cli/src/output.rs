@@ -1,4 +1,4 @@
-//! Lines on stdout, and a progress bar on stderr where a person watches.
+//! Output: lines on stdout, the log and progress bars on stderr.
 
 use anyhow::{Context, bail};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -13,7 +13,7 @@ use std::time::Duration;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::FormatTime;
 
-/// Writes one JSON object as a line, at once.
+/// Writes one JSON object as a line, and flushes.
 pub fn json_line(value: &serde_json::Value) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(json_text(value).as_bytes())?;
@@ -21,10 +21,10 @@ pub fn json_line(value: &serde_json::Value) -> io::Result<()> {
     out.flush()
 }
 
-/// stderr, for the log: what comes is one event with its end of line. Names out of files may be in it: nothing in them
-/// breaks the line, or moves the cursor. Colours, which are set by us, stay where `colours` says so.
+/// The log's writer to stderr. Each write is one event with its line end. Events may contain names from files, so control
+/// characters are escaped, except the logger's own colour sequences with `colours`.
 pub struct PlainLog {
-    /// Whether the sequences that set colours are ours.
+    /// Whether the logger sets colours.
     pub colours: bool,
 }
 
@@ -45,16 +45,16 @@ impl PlainLog {
             rest = &rest[colour.max(c.len_utf8())..];
         }
         if self.colours {
-            out.push_str("\u{1b}[0m"); // whatever a name in it may have set
+            out.push_str("\u{1b}[0m"); // a name may contain one of the colour sequences
         }
         out + end
     }
 }
 
-/// What the log sets: plain, bold, faint, italic, and the colours of its levels.
+/// Colour codes of the logger: plain, bold, faint, italic, and those of the levels.
 const SET_BY_US: [&str; 10] = ["0", "1", "2", "3", "31", "32", "33", "34", "35", "36"];
 
-/// The length of the sequence that sets a colour with which `text` begins, as the log does it: `ESC [ 31 m`.
+/// Returns the length of the logger's colour sequence at the start of `text`, such as `ESC [ 31 m`; 0 if there is none.
 fn colour(text: &str) -> usize {
     let Some(numbers) = text.strip_prefix("\u{1b}[") else { return 0 };
     let len = numbers.bytes().take_while(u8::is_ascii_digit).count();
@@ -62,7 +62,7 @@ fn colour(text: &str) -> usize {
     if ours { 2 + len + 1 } else { 0 }
 }
 
-/// The log's clock: UTC, ISO 8601, milliseconds. The Python package logs the same.
+/// The log's clock: UTC, ISO 8601, milliseconds, as in the Python package.
 pub struct Clock;
 
 impl FormatTime for Clock {
@@ -73,7 +73,7 @@ impl FormatTime for Clock {
     }
 }
 
-/// The progress bars on the terminal. A line of the log is written while they are hidden.
+/// The progress bars on the terminal. They are hidden while a line of the log is written.
 static BARS: LazyLock<MultiProgress> = LazyLock::new(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr()));
 
 impl Write for PlainLog {
@@ -88,18 +88,18 @@ impl Write for PlainLog {
     }
 }
 
-/// Writes one line of text to stdout, escaped: text from the ring cannot break the line.
+/// Writes one line of text to stdout. Control characters are escaped, because the text may contain names from the ring.
 pub fn line(text: &str) -> io::Result<()> {
     writeln!(io::stdout().lock(), "{}", escape(text))
 }
 
-/// Whether whoever read our output went away: no failure of ours.
+/// Returns whether the reader of stdout closed the pipe, which is no failure of the command.
 pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let broken = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
     error.chain().any(|cause| cause.downcast_ref::<io::Error>().is_some_and(broken))
 }
 
-/// Tells an error, and gives the exit status `code`. A reader of our output that went away is no failure.
+/// Prints an error to stderr, and returns the exit status `code`; 0 if the reader of stdout closed the pipe.
 pub fn failed(error: &anyhow::Error, code: i32) -> i32 {
     if is_broken_pipe(error) {
         return 0;
@@ -108,18 +108,18 @@ pub fn failed(error: &anyhow::Error, code: i32) -> i32 {
     code
 }
 
-/// Says why something that was asked for makes no sense, or cannot be looked at; the exit status of that.
+/// Prints why a request is invalid, and returns the exit status 2.
 pub fn refused(why: &str) -> i32 {
     let _ = writeln!(io::stderr(), "ringreel: {}", escape(why));
     2
 }
 
-/// What an error says. Ours tell their causes themselves.
+/// Returns the text of an error with its causes. The errors of `ringreel` contain their causes already.
 pub fn in_words(error: &anyhow::Error) -> String {
     error.downcast_ref::<ringreel::Error>().map_or_else(|| format!("{error:#}"), ToString::to_string)
 }
 
-/// A bar on a terminal; nothing elsewhere, and nothing where stdout is for a program that shares the terminal.
+/// Returns a progress bar; a hidden one if stderr is not a terminal.
 pub fn progress(total: Option<u64>, what: &str) -> ProgressBar {
     if !io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -138,7 +138,7 @@ pub fn progress(total: Option<u64>, what: &str) -> ProgressBar {
     bar
 }
 
-/// The same for bytes, whose number is told later.
+/// Returns a progress bar for a number of bytes that is set later.
 pub fn progress_bytes(what: &str) -> ProgressBar {
     let bar = progress(Some(0), what);
     if let Ok(style) = ProgressStyle::with_template(
@@ -149,51 +149,51 @@ pub fn progress_bytes(what: &str) -> ProgressBar {
     bar
 }
 
-/// A path on one line, whatever is in its name.
+/// Returns a path as text on one line, with control characters escaped.
 pub fn plain_path(path: &Path) -> String {
     plain(&path.to_string_lossy())
 }
 
-/// A text on one line, whatever is in it.
+/// Returns a text on one line, with control characters escaped.
 pub fn plain(text: &str) -> String {
     escape(text).into_owned()
 }
 
-/// Tells, on stderr, what is waited for.
+/// Logs what the command waits for.
 pub fn tell(what: &str) {
     tracing::info!("waiting for {what}");
 }
 
-/// Returns the file that `-o` names; `None` means stdout, which `-` names as well.
+/// Returns the file that `-o` names; `None` means stdout, also for `-`.
 pub fn file_of(output: Option<&Path>) -> Option<&Path> {
     output.filter(|path| path.as_os_str() != "-")
 }
 
-/// Whether a file may be written there: nothing is written into a ring, and only a file is replaced.
+/// Checks that a file may be written at `path`: not inside a ring, and only in place of a regular file.
 ///
 /// # Errors
-/// In words: why not.
+/// The path is inside the ring, is not a regular file, or its directory is missing.
 pub fn may_write(path: &Path, ring: &Path) -> anyhow::Result<()> {
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let dir = fs::canonicalize(dir).with_context(|| dir.display().to_string())?;
     if fs::canonicalize(ring).is_ok_and(|ring| dir.starts_with(ring)) {
-        bail!("{}: this is in the ring, where nothing is written: give another place", path.display());
+        bail!("{} is in the ring: write the file to another directory", path.display());
     }
     match fs::symlink_metadata(path) {
-        Ok(there) if !there.is_file() => bail!("{}: this is no file: give another name", path.display()),
+        Ok(there) if !there.is_file() => bail!("{} exists and is not a regular file: use another name", path.display()),
         _ => Ok(()),
     }
 }
 
-/// Writes a file, or replaces it in one step, so that nobody reads half of it.
+/// Writes or replaces a file in one step, so that no process reads half of it.
 ///
 /// # Errors
-/// What the system says; what was there is there still.
+/// The system's error; an existing file is then unchanged.
 pub fn replace(path: &Path, text: &str) -> anyhow::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.tmp", std::process::id()));
     let new = path.with_file_name(name);
-    let _ = fs::remove_file(&new); // left by one of our number who was killed
+    let _ = fs::remove_file(&new); // left by a killed process with the same process id
     let write = || OpenOptions::new().write(true).create_new(true).open(&new)?.write_all(text.as_bytes());
     let done = write().and_then(|()| fs::rename(&new, path));
     if done.is_err() {
@@ -210,7 +210,7 @@ mod tests {
     const NASTY: &str = "a\u{1b}[2Jb\u{7f}c\u{9b}31md\u{202e}e\r\nf";
 
     #[test]
-    fn a_line_of_the_log_is_one_line_whatever_names_are_in_it() {
+    fn log_lines_escape_control_characters_of_names() {
         let log = |colours| PlainLog { colours }.plain_event(&format!("\u{1b}[31mERROR\u{1b}[0m {NASTY}\n"));
         for (colours, first) in [(false, "\\u{1b}[31mERROR"), (true, "\u{1b}[31mERROR\u{1b}[0m ")] {
             let line = log(colours);

@@ -166,26 +166,23 @@ impl Options {
     }
 }
 
-/// Packs.
+/// Packs the inputs, or makes lists. Returns 1 if inputs were skipped.
 pub fn run(options: &Options) -> anyhow::Result<i32> {
     match options.from {
         _ if options.lists.list => make_lists(options),
         From::Images if options.others.config.is_some() => {
-            Err(Error::Sample("images go into RecordIO files: -c is for --from npy, nifti and text".to_owned()).into())
+            Err(Error::Sample("images can only be packed into RecordIO files: use -o instead of -c".to_owned()).into())
         }
         From::Images => pack_images(options),
         _ => pack_others(options),
     }
 }
 
-/// The two paths that images are packed with.
+/// Returns the two paths that images are packed with: lists and folder.
 fn prefix_and_root(options: &Options) -> anyhow::Result<(&Path, &Path)> {
     match &options.paths[..] {
         [prefix, root] => Ok((prefix, root)),
-        _ => {
-            Err(Error::Sample("two paths are needed: PREFIX of the lists, and the folder of the images".to_owned())
-                .into())
-        }
+        _ => Err(Error::Sample("expected two paths: the prefix of the lists, and the image folder".to_owned()).into()),
     }
 }
 
@@ -202,7 +199,7 @@ fn make_lists(options: &Options) -> anyhow::Result<i32> {
         force: options.force,
     };
     let made = list::make(prefix, root, &wished)?;
-    made.notes.iter().for_each(|note| tracing::warn!("left out: {note}"));
+    made.notes.iter().for_each(|note| tracing::warn!("skipped: {note}"));
     if options.json {
         let told = |(path, images): &(PathBuf, usize)| json!({ "file": path.to_string_lossy(), "images": images });
         let files: Vec<_> = made.files.iter().map(told).collect();
@@ -223,7 +220,8 @@ fn pack_images(options: &Options) -> anyhow::Result<i32> {
     let lists = lists_of(prefix)?;
     if options.output.is_some() && lists.len() > 1 {
         let names: Vec<_> = lists.iter().map(|path| plain_path(path)).collect();
-        return Err(Error::Sample(format!("-o is for one list, and these begin so: {}", names.join(", "))).into());
+        let names = names.join(", ");
+        return Err(Error::Sample(format!("-o requires one list, but several match the prefix: {names}")).into());
     }
     let Images { pass_through, resize, center_crop, quality, encoding, color, pack_label } = &options.images;
     let color = match color {
@@ -272,7 +270,7 @@ fn pack_others(options: &Options) -> anyhow::Result<i32> {
     let any = Pattern { part: None, begin: String::new(), ends: ends.iter().map(|end| (*end).to_owned()).collect() };
     let patterns = if parts.is_empty() { vec![any] } else { parts.clone() };
     if options.from == From::Text && !parts.is_empty() {
-        return Err(Error::Sample("--part is for --from npy and nifti: a line is all of its sample".to_owned()).into());
+        return Err(Error::Sample("--part requires --from npy or nifti: a line of text has one part".to_owned()).into());
     }
     let names = names(&patterns, config.as_ref())?;
     let stop = Stop::on_signals()?;
@@ -285,7 +283,7 @@ fn pack_others(options: &Options) -> anyhow::Result<i32> {
     if options.strict && !notes.is_empty() {
         return Err(Error::Sample(notes.remove(0)).into());
     }
-    notes.iter().for_each(|note| tracing::warn!("left out: {note}"));
+    notes.iter().for_each(|note| tracing::warn!("skipped: {note}"));
     let target = match (&config, &options.output) {
         (Some(config), _) => {
             let journal = journal.as_ref().map(|path| Journal::open(path)).transpose()?;
@@ -297,7 +295,9 @@ fn pack_others(options: &Options) -> anyhow::Result<i32> {
             rec_paths(&output, &names).iter().try_for_each(|path| not_in_the_way(path, options.force))?;
             Target::rec(&output, &names)?
         }
-        (None, None) => return Err(Error::Sample("where to? -o NAME, or -c CONFIG for a ring".to_owned()).into()),
+        (None, None) => {
+            return Err(Error::Sample("no output: use -o PATH, or -c CONFIG for a ring".to_owned()).into());
+        }
     };
     let started = Instant::now();
     let bar = progress((options.from != From::Text).then_some(0), "packing");
@@ -314,31 +314,29 @@ fn pack_others(options: &Options) -> anyhow::Result<i32> {
     Ok(i32::from(done.skipped > 0))
 }
 
-/// The parts' names: as given, or of one that has none, the only one of SAMPLE.
+/// Returns the parts' names: those of `--part`, or the only name of SAMPLE.
 fn names(patterns: &[Pattern], config: Option<&Config>) -> anyhow::Result<Vec<String>> {
     let sample = config.and_then(|config| config.sample.as_ref());
     let names: Vec<String> = match (patterns, sample) {
         ([Pattern { part: None, .. }], Some(sample)) if sample.len() > 1 => {
             let parts = sample.join(", ");
-            return Err(
-                Error::Sample(format!("SAMPLE has the parts {parts}: say with --part which files are which")).into()
-            );
+            return Err(Error::Sample(format!("SAMPLE has the parts {parts}: assign files to them with --part")).into());
         }
         ([Pattern { part: None, .. }], Some(sample)) => sample.clone(),
         _ => patterns.iter().map(|pattern| pattern.part.clone().unwrap_or_else(|| "data".to_owned())).collect(),
     };
-    check_names(&names).map_err(|why| Error::Sample(format!("the parts {}: {why}", names.join(", "))))?;
+    check_names(&names).map_err(|why| Error::Sample(format!("parts {}: {why}", names.join(", "))))?;
     let sorted = |names: &[String]| names.iter().cloned().collect::<BTreeSet<_>>();
     if let Some(sample) = sample.filter(|sample| sorted(sample) != sorted(&names)) {
         let (given, wanted) = (names.join(", "), sample.join(", "));
         return Err(
-            Error::Sample(format!("--part names [{given}], and SAMPLE is [{wanted}]: they must be the same")).into()
+            Error::Sample(format!("--part names [{given}], but SAMPLE is [{wanted}]: they must be the same")).into()
         );
     }
     Ok(names)
 }
 
-/// The lists whose path begins with `prefix`, as im2rec takes them; or the one that it is.
+/// Returns the lists whose path begins with `prefix`, as in im2rec; or `prefix` itself if it is a list.
 fn lists_of(prefix: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if prefix.extension() == Some(OsStr::new("lst")) {
         return Ok(vec![prefix.to_owned()]);
@@ -362,12 +360,12 @@ fn lists_of(prefix: &Path) -> anyhow::Result<Vec<PathBuf>> {
     lists.sort();
     if lists.is_empty() {
         let prefix = prefix.display();
-        return Err(Error::Sample(format!("there is no list {prefix}*.lst: make one with --list")).into());
+        return Err(Error::Sample(format!("no list {prefix}*.lst: make one with --list")).into());
     }
     Ok(lists)
 }
 
-/// `NAME.rec`, for NAME, NAME.rec or NAME.lst.
+/// Returns `NAME.rec` for NAME, NAME.rec or NAME.lst.
 fn rec_path(path: &Path) -> PathBuf {
     match path.extension().and_then(OsStr::to_str) {
         Some("rec" | "lst") => path.with_extension("rec"),
@@ -378,9 +376,11 @@ fn rec_path(path: &Path) -> PathBuf {
 fn not_in_the_way(path: &Path, force: bool) -> anyhow::Result<()> {
     for path in [path.to_owned(), path.with_extension("idx")] {
         if !force && path.symlink_metadata().is_ok() {
-            return Err(
-                Error::Sample(format!("{} is in the way: choose another name, or --force", path.display())).into()
-            );
+            return Err(Error::Sample(format!(
+                "{} already exists: choose another name, or use --force",
+                path.display()
+            ))
+            .into());
         }
     }
     Ok(())
@@ -397,8 +397,8 @@ fn tell(options: &Options, done: &Done, seconds: f64) -> anyhow::Result<()> {
     for path in files.iter().filter(|path| path.extension().is_none_or(|end| end != "idx")) {
         line(&plain_path(path))?;
     }
-    let skipped = if *skipped > 0 { format!(", {skipped} LEFT OUT") } else { String::new() };
-    let kept = if *kept > 0 { format!(", {kept} were packed before") } else { String::new() };
+    let skipped = if *skipped > 0 { format!(", {skipped} SKIPPED") } else { String::new() };
+    let kept = if *kept > 0 { format!(", {kept} packed before") } else { String::new() };
     let what = if options.others.config.is_some() { "samples" } else { "records" };
     Ok(line(&format!("{samples} {what} ({}) in {seconds:.1} s{kept}{skipped}", human_bytes(*bytes)))?)
 }

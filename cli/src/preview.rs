@@ -79,7 +79,7 @@ enum AxesName {
     Zyx,
 }
 
-/// Draws. 1 when a sample is damaged.
+/// Draws the samples. Returns 1 if a sample is damaged.
 pub fn run(options: &Options) -> anyhow::Result<i32> {
     match draw(options) {
         Err(error) if super::output::is_broken_pipe(&error) => Err(error),
@@ -151,7 +151,7 @@ fn show(options: &Options, graphics: Option<Graphics>, sheet: &Sheet, samples: &
     Ok(out.flush()?)
 }
 
-/// Letters of the terminal's own, where a picture's would be a few blocks.
+/// Draws half blocks. Captions are text of the terminal, because letters in the picture would be a few blocks.
 fn in_blocks(sheet: &Sheet, out: &mut impl Write) -> std::io::Result<()> {
     for tile in &sheet.tiles {
         let generator = tile.generator.as_deref().unwrap_or_default();
@@ -182,7 +182,7 @@ fn told(sheet: &Sheet, samples: &Samples, path: &Path, picture: &RgbImage) -> se
     })
 }
 
-/// What the first line says.
+/// Returns the title of the sheet.
 fn title(subject: &Subject, samples: &Samples) -> String {
     let name = |path: &Path| plain_path(Path::new(path.file_name().unwrap_or(path.as_os_str())));
     let what = if samples.are_records() { "records" } else { "samples" };
@@ -196,13 +196,13 @@ fn title(subject: &Subject, samples: &Samples) -> String {
 
 fn generation(fs: &dyn Fs, subject: Subject, n: u64) -> anyhow::Result<Subject> {
     let Subject::Ring(layout) = subject else {
-        anyhow::bail!("--generation is of a ring: this path leads to something else");
+        anyhow::bail!("--generation requires the path of a ring");
     };
     let there = |path: PathBuf| fs.exists(&path);
     let dir = match (there(layout.read(n))?, there(layout.write(n))?) {
         (true, _) => GenerationDir::Read(n),
         (_, true) => GenerationDir::Write(n),
-        _ => anyhow::bail!("{} holds no generation {n}: ringreel status tells which ones", layout.root().display()),
+        _ => anyhow::bail!("{} has no generation {n}: `ringreel status` lists them", layout.root().display()),
     };
     Ok(Subject::Generation(layout, dir))
 }
@@ -211,7 +211,7 @@ fn is_a_picture(path: &Path) -> anyhow::Result<bool> {
     match path.extension().and_then(|end| end.to_str()).map(str::to_lowercase).as_deref() {
         Some("png") => Ok(true),
         Some("jpg" | "jpeg") => Ok(false),
-        _ => anyhow::bail!("{}: pictures are written as .png or .jpg", plain_path(path)),
+        _ => anyhow::bail!("{}: the file name must end in .png or .jpg", plain_path(path)),
     }
 }
 

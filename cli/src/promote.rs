@@ -26,7 +26,7 @@ pub struct Options {
     pub common: Common,
 }
 
-/// Promotes. Returns 1 if there was nothing to promote, or if readers block it.
+/// Promotes the filling generation. Returns 1 if there was nothing to promote, or if readers block it.
 pub fn run(options: &Options) -> anyhow::Result<i32> {
     let config = super::load(&options.common)?;
     let ring = Ring::find_with(Arc::new(Posix), &config, Claim::IfUnowned)?;
@@ -41,9 +41,9 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
         }
     }
     let why = match (&done.held, done.promotions.is_empty()) {
-        (Some(held), _) => format!("the generation that fills waits for {held}"),
-        (None, true) if done.by_another => "somebody else made it readable just now".to_owned(),
-        (None, true) => "there is nothing to promote: no sample is in the generation that fills".to_owned(),
+        (Some(held), _) => format!("not promoted: the filling generation waits for {held}"),
+        (None, true) if done.by_another => "another process has just promoted it".to_owned(),
+        (None, true) => "nothing to promote: the filling generation has no samples".to_owned(),
         (None, false) => return Ok(0),
     };
     if options.common.json {

@@ -72,7 +72,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
-/// What was read.
+/// Counts of what was read.
 struct Tally<'a> {
     options: &'a Options,
     bar: ProgressBar,
@@ -86,8 +86,8 @@ struct Tally<'a> {
     interrupted: bool,
 }
 
-/// Runs until what was asked for is read, or until a signal. Returns 1 if a sample was damaged, a
-/// generation within KEEP was missing, or a signal ended `--all` or `--replay`.
+/// Reads until the requested samples are read, or a signal arrives. Returns 1 if a sample was damaged, a generation
+/// within KEEP was missing, or a signal interrupted `--all` or `--replay`.
 pub fn run(options: &Options) -> anyhow::Result<i32> {
     let stop = Stop::on_signals()?; // first, so that an early SIGTERM also ends in an orderly exit
     let config = super::load(&options.common)?;
@@ -156,14 +156,14 @@ fn list_runs(config: &ringreel::Config, json: bool) -> anyhow::Result<i32> {
             let generations: Vec<String> = epochs.iter().map(|(_, epoch)| epoch.generation.to_string()).collect();
             let count: u64 =
                 epochs.iter().fold(0, |sum, (_, epoch)| epoch.repeats.saturating_add(1).saturating_add(sum));
-            line(&format!("{name}: {count} epochs, of generations {}", generations.join(", ")))?;
+            line(&format!("{name}: {count} epochs of generations {}", generations.join(", ")))?;
         }
     }
     Ok(0)
 }
 
-/// What a run has read, in its order, shared among as many readers as are asked for. Of what is gone, its name is told, as
-/// long as its manifest is there.
+/// Reads this reader's share of the samples that a run has read, in its order. Counts reclaimed samples as gone, and names
+/// them if their manifest still exists.
 fn replay(
     reader: &Reader,
     run: &str,
@@ -175,7 +175,7 @@ fn replay(
     let epochs = ring.run(run)?.epochs()?;
     anyhow::ensure!(
         !epochs.is_empty(),
-        "there is no log of a run {run:?} in the ring at {}",
+        "no log of run {run:?} in the ring at {}: for the existing ones, run `ringreel read --replay`",
         ring.layout.root().display()
     );
     for (last, epoch) in &epochs {
@@ -219,7 +219,7 @@ fn read_all(reader: &Reader, share: Share, stop: &dyn Fn() -> bool, tally: &mut 
                 Err(error @ Error::Damaged { .. }) => tally.damage(&error)?,
                 Err(Error::Reclaimed { generation }) => {
                     if !reader.missing().contains(&generation) {
-                        tracing::info!(generation, "it was reclaimed while it was read");
+                        tracing::info!(generation, "generation was reclaimed while it was read");
                     }
                     break;
                 }
@@ -272,7 +272,7 @@ impl Tally<'_> {
         Ok(())
     }
 
-    /// A sample of a generation that was reclaimed.
+    /// Counts a sample of a reclaimed generation.
     fn gone(&mut self, manifest: Option<&Manifest>, position: u64, number: u64, epoch: &Epoch) -> anyhow::Result<()> {
         self.gone += 1;
         if self.options.common.json {
@@ -306,7 +306,7 @@ impl Tally<'_> {
         let mut text =
             format!("{samples} samples read ({size}) in {seconds:.1} s, {rate:.1} samples/s; {damaged} damaged");
         if self.gone > 0 {
-            text += &format!(", {} gone with their generations", self.gone);
+            text += &format!(", {} gone with their reclaimed generations", self.gone);
         }
         if !self.missing.is_empty() {
             text += &format!("; missing generations: {:?}", self.missing);

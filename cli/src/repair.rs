@@ -43,7 +43,7 @@ pub struct Options {
     salvage: Option<PathBuf>,
 }
 
-/// Makes a plan, and carries it out. 1 when something is left to be mended.
+/// Makes a plan, and applies it with `--apply`. Returns 1 if problems remain.
 pub fn run(options: &Options) -> anyhow::Result<i32> {
     match look_and_mend(options) {
         Err(error) if !options.apply && !output::is_broken_pipe(&error) => Ok(failed(&error, 2)),
@@ -61,8 +61,8 @@ fn look_and_mend(options: &Options) -> anyhow::Result<i32> {
     let (ring, first) = repair::ring_json::find_damaged(Arc::new(Posix), &config, claim, options.apply)?;
     let by_path = options.ring.ring.is_some() && config.index == IndexPlace::Files;
     if by_path && options.apply && repair::coordination::coordination_is_elsewhere(&ring)? {
-        let message = "its index is not in its directory (in a MongoDB?), so who works in it cannot be seen: give the \
-                       configuration (-c config.yaml)";
+        let message = "its index is not in its directory, perhaps in MongoDB, so its live processes cannot be seen: use \
+                       the configuration (-c config.yaml)";
         return Err(ringreel::Error::RingMismatch { path: config.ring.clone(), message: message.to_owned() }.into());
     }
     let (plan, life) = repair::plan_repair_watching(&ring, &|survey| output::tell(&render::survey(survey)))?;

@@ -1,4 +1,4 @@
-//! What `ringreel repair --salvage` says.
+//! `ringreel repair --salvage`
 
 use super::output::{json_line, line, plain_path, progress_bytes};
 use ringreel::humanize::human_bytes;
@@ -7,7 +7,7 @@ use ringreel_ops::inspect::salvage::salvage;
 use serde_json::json;
 use std::path::Path;
 
-/// Salvages into `dir`.
+/// Salvages the damaged segments of `ring` into `dir`, and prints one line for each.
 pub fn run(ring: &Ring, dir: &Path, json: bool) -> anyhow::Result<()> {
     let bar = progress_bytes("checking");
     let found = salvage(&ring.fs, &ring.layout, dir, &|bytes| bar.set_length(bytes), &|more| bar.inc(more))?;
@@ -23,7 +23,7 @@ pub fn run(ring: &Ring, dir: &Path, json: bool) -> anyhow::Result<()> {
         let (samples, of) = (one.samples, one.of);
         line(&match to {
             Some(to) => format!("salvaged {path}: {samples} of {of} samples, in {to} ({})", human_bytes(one.bytes)),
-            None => format!("salvaged {path}: none of its {of} samples is whole"),
+            None => format!("not salvaged {path}: none of its {of} samples is intact"),
         })?;
     }
     Ok(())

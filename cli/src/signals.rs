@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM: a wish to stop, which is fulfilled at the next sample's end.
+//! Handles Ctrl-C and SIGTERM: the command stops after the current sample.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -7,20 +7,20 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Set when somebody asked us to stop.
+/// A flag that is set by a signal.
 #[derive(Clone, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Listens for both signals from now on.
+    /// Starts to listen for SIGINT and SIGTERM.
     ///
     /// # Errors
-    /// When the system does not let us.
+    /// The handlers cannot be installed.
     pub fn on_signals() -> anyhow::Result<Stop> {
         Stop::on([SignalKind::interrupt(), SignalKind::terminate()])
     }
 
-    /// Listens for whatever else ends a process, too: for one that has to leave its terminal in order.
+    /// Starts to listen for SIGHUP and SIGQUIT too, for a command that must restore the terminal.
     ///
     /// # Errors
     /// As [`Stop::on_signals`].
@@ -51,7 +51,7 @@ impl Stop {
         Ok(stop)
     }
 
-    /// Waits for so long, or until it is time. True: it is.
+    /// Sleeps for `time` or until a signal. Returns whether the flag is set.
     pub fn sleep(&self, time: Duration) -> bool {
         let started = Instant::now();
         while !self.is_set() {
@@ -64,15 +64,16 @@ impl Stop {
         self.is_set()
     }
 
-    /// Whether it is time.
+    /// Returns whether the flag is set.
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::SeqCst)
     }
 }
 
-/// Seconds between two looks, as a user gives them.
+/// Parses an interval in seconds.
 pub fn interval(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "expected seconds (write the ring before this option)".to_owned())?;
+    let seconds: f64 =
+        text.parse().map_err(|_| "expected seconds (give the ring's path before this option)".to_owned())?;
     match seconds {
         s if (0.05..=86_400.0).contains(&s) => Ok(Duration::from_secs_f64(s)),
         _ => Err("expected 0.05 to 86400 seconds".to_owned()),

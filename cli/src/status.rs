@@ -29,7 +29,7 @@ pub struct Options {
     watch: Option<Duration>,
 }
 
-/// Looks once, or until it is to stop.
+/// Prints the status once, or repeatedly with `--watch`.
 pub fn run(options: &Options) -> anyhow::Result<i32> {
     if let Some(interval) = options.watch {
         return watch(options, interval);
@@ -47,7 +47,7 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-/// A ring that is not there, or away, is told each time; it may come.
+/// Prints the status until a signal. A missing or unreachable ring is reported each time, because it may appear.
 fn watch(options: &Options, interval: Duration) -> anyhow::Result<i32> {
     let mut watcher = Watcher::new(options.ring.config()?, 1);
     let stop = Stop::on_signals()?;
@@ -62,7 +62,7 @@ fn watch(options: &Options, interval: Duration) -> anyhow::Result<i32> {
             Ok(status) if json => json_line(&serde_json::to_value(&status)?)?,
             Err(error) if json => json_line(&json_of_failure(&watcher.place(), unix_ms(), &error.to_string()))?,
             Ok(status) => show(render::lines(&status))?,
-            Err(error) => show(vec![plain(&error.to_string()), "looking again".to_owned()])?,
+            Err(error) => show(vec![plain(&error.to_string()), "retrying".to_owned()])?,
         }
         if stop.sleep(interval) {
             return Ok(0);
@@ -70,7 +70,7 @@ fn watch(options: &Options, interval: Duration) -> anyhow::Result<i32> {
     }
 }
 
-/// In place of what was there before, as much as there is room for; where no terminal is, after it.
+/// Replaces the previous output on a terminal, cut to its size; elsewhere appends.
 fn show(lines: Vec<String>) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let text = lines.join("\n");
@@ -79,7 +79,7 @@ fn show(lines: Vec<String>) -> io::Result<()> {
         return out.flush();
     }
     let (width, height) = ratatui::crossterm::terminal::size().unwrap_or((80, 24));
-    let (begin, end) = ("\x1b[H", "\x1b[J"); // to the corner; and clear what is left
+    let (begin, end) = ("\x1b[H", "\x1b[J"); // move to the upper left corner; clear the rest
     write!(out, "{begin}")?;
     for line in text.lines().take(height.saturating_sub(1).into()) {
         let line: String = line.chars().take(width.into()).collect();

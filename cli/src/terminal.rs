@@ -1,4 +1,4 @@
-//! What the terminal can show: asked of the environment, and, for sixels, of the terminal itself.
+//! Detects the graphics protocols of the terminal, by the environment and, for sixels, by a query.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcgetwinsize, tcsetattr};
@@ -14,24 +14,24 @@ pub enum Graphics {
     Blocks,
 }
 
-/// For how long a terminal may think about what it is.
+/// Longest time for the terminal to reply.
 const PATIENCE: Duration = Duration::from_millis(300);
-/// Most bytes of its answer.
+/// Most bytes of the reply.
 const ANSWER: usize = 256;
-/// Pixels of a column where the terminal does not tell.
+/// Assumed width of a column in pixels if the terminal does not report it.
 const COLUMN: u32 = 9;
 
-/// The best way that the terminal on stdout has.
+/// Returns the best graphics protocol of the terminal on stdout.
 ///
 /// # Errors
-/// No terminal, or one without colours: the message says what to do.
+/// Stdout is not a terminal, or has no colours.
 pub fn graphics() -> anyhow::Result<Graphics> {
     let variable = |name: &str| std::env::var(name).unwrap_or_default();
     let term = variable("TERM");
     if !io::stdout().is_terminal() {
-        anyhow::bail!("there is no terminal to show it in: give -o FILE.png");
+        anyhow::bail!("stdout is not a terminal: write a file with -o FILE.png");
     }
-    // In a multiplexer, the terminal's own graphics do not get through.
+    // A multiplexer does not pass on the graphics of kitty.
     let is_inside = ["tmux", "screen"].iter().any(|name| term.starts_with(name));
     let program = variable("TERM_PROGRAM");
     let speaks_kitty = !variable("KITTY_WINDOW_ID").is_empty()
@@ -46,23 +46,23 @@ pub fn graphics() -> anyhow::Result<Graphics> {
         return Ok(Graphics::Sixel);
     }
     if term.is_empty() || term == "dumb" || std::env::var_os("NO_COLOR").is_some() {
-        anyhow::bail!("this terminal is to show no colours: give -o FILE.png, or --as blocks");
+        anyhow::bail!("this terminal has no colours: write a file with -o FILE.png, or add --as blocks");
     }
     Ok(Graphics::Blocks)
 }
 
-/// Columns of the terminal on stdout: pixels of a picture in half blocks.
+/// Returns the columns of the terminal on stdout, which are the pixels of a picture in half blocks.
 pub fn columns() -> u32 {
     tcgetwinsize(io::stdout()).ok().map(|size| u32::from(size.ws_col)).filter(|columns| *columns > 0).unwrap_or(80)
 }
 
-/// Pixels that the terminal on stdout is wide, at most what a sheet needs.
+/// Returns the width of the terminal on stdout in pixels, at most that of a sheet.
 pub fn pixels() -> u32 {
     let told = tcgetwinsize(io::stdout()).ok().map(|size| u32::from(size.ws_xpixel)).filter(|pixels| *pixels > 0);
     told.unwrap_or_else(|| columns() * COLUMN).clamp(320, 1200)
 }
 
-/// Whether the terminal says, asked for its device attributes (`CSI c`), that it draws sixels: 4 among them.
+/// Returns whether the terminal supports sixels: its device attributes (`CSI c`) contain 4.
 fn has_sixels() -> bool {
     ask().is_ok_and(|answer| says_sixels(&answer))
 }
@@ -73,7 +73,7 @@ fn says_sixels(answer: &[u8]) -> bool {
     attributes.is_some_and(|(attributes, _)| attributes.split(';').skip(1).any(|one| one == "4"))
 }
 
-/// The terminal's mode as it was, put back whatever happens.
+/// Restores the terminal's mode when dropped.
 struct Quiet<'a>(&'a File, Termios);
 
 impl Drop for Quiet<'_> {
@@ -85,7 +85,7 @@ impl Drop for Quiet<'_> {
 fn ask() -> io::Result<Vec<u8>> {
     let mut terminal = File::options().read(true).write(true).open("/dev/tty")?;
     if tcgetpgrp(&terminal)? != rustix::process::getpgrp() {
-        return Err(io::Error::other("in the background: whoever changes the terminal is stopped"));
+        return Err(io::Error::other("in the background, where changing the terminal would stop the process"));
     }
     let handle = terminal.try_clone()?;
     let before = tcgetattr(&handle)?;
@@ -115,14 +115,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_terminal_tells_whether_it_draws_sixels() {
+    fn device_attributes_show_support_for_sixels() {
         for (answer, draws) in [
             (&b"\x1b[?62;4;22c"[..], true),  // xterm as a VT340
             (b"\x1b[?63;1;2;4c", true),      // foot
             (b"\x1b[?6c", false),            // the Linux console
-            (b"\x1b[?4c", false),            // its first number is its class
+            (b"\x1b[?4c", false),            // the first number is the terminal's class
             (b"\x1b[?65;1;9;14;22c", false), // 14 is not 4
-            (b"q\x1b[?62;4c", true),         // somebody typed
+            (b"q\x1b[?62;4c", true),         // after a key press
             (b"", false),
         ] {
             assert_eq!(says_sixels(answer), draws, "{:?}", String::from_utf8_lossy(answer));

@@ -41,7 +41,7 @@ pub struct Options {
     threads: Option<usize>,
 }
 
-/// Checks all that can be checked.
+/// Verifies the path. Returns 1 if there is damage.
 pub fn run(options: &Options) -> anyhow::Result<i32> {
     Ok(match look(options) {
         Ok(report) => i32::from(report.is_damaged()),
@@ -53,7 +53,7 @@ fn look(options: &Options) -> anyhow::Result<Report> {
     let fs: Arc<dyn Fs> = Arc::new(Posix);
     let subject = Subject::at(&*fs, &options.path)?;
     if options.keep.is_some() && !matches!(subject, Subject::Ring(_)) {
-        return Err(Error::Sample("--keep is for a ring: this path is none".to_owned()).into());
+        return Err(Error::Sample("--keep requires the path of a ring".to_owned()).into());
     }
     let fs = subject.fenced(&fs);
     let threads = options.threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into)).unwrap_or(1);
@@ -77,13 +77,13 @@ fn look(options: &Options) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// Whether repair finds something to mend. Where it needs the configuration to say more, it may.
+/// Returns whether repair has something to do. Returns true if only the configuration could tell.
 fn can_repair(ring: &Path) -> bool {
     let plan = || -> ringreel::Result<bool> {
         let (ring, first) =
             repair::ring_json::find_damaged(Arc::new(Posix), &Config::of_ring(ring)?, Claim::Never, false)?;
         let plan = repair::plan_repair(&ring, &Liveness::Unknown)?;
-        // Its index may be on a server, of which only a configuration knows.
+        // The index may be on a server that only the configuration names.
         Ok(first.is_some() || plan.open().any(|mend| mend.what != "index"))
     };
     plan().unwrap_or(true)

@@ -100,7 +100,7 @@ fn binary_is_not_written_to_a_terminal() {
         return loudly("SKIPPED: binary_is_not_written_to_a_terminal: the command `script` is missing");
     };
     let text = String::from_utf8_lossy(&said.stdout);
-    assert!(said.status.code() == Some(2) && text.contains("-o FILE") && text.len() < 400, "{said:?}");
+    assert!(said.status.code() == Some(2) && text.contains("-o PATH") && text.len() < 400, "{said:?}");
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn mxnet_image_record_is_written_without_its_header() {
     place.run(&["cat", "train.rec", "-o", "0.bin"]).ok();
     assert_eq!(fs::read(place.path().join("0.bin")).unwrap().len(), 24 + 8 + 9);
     let short = place.run(&["cat", "train.rec", "-n", "1", "--part", "image", "-o", "1.jpg"]);
-    assert!(short.code == Some(2) && short.err.contains("no MXNet image record"), "{short:?}");
+    assert!(short.code == Some(2) && short.err.contains("not an MXNet image record"), "{short:?}");
     assert!(!place.path().join("1.jpg").exists());
 }
 

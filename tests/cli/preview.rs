@@ -272,7 +272,7 @@ fn preview_marks_and_reports_damaged_samples() {
     let (said, picture) = draw(&place, &place.ring(), &["--json"]);
     assert_eq!(listing(&place.ring()), before, "preview wrote into the ring");
     assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.err.contains("sample 1 is left out") && said.err.contains("CRC-32"), "{said:?}");
+    assert!(said.err.contains("sample 1 is skipped") && said.err.contains("CRC-32"), "{said:?}");
     let told = &said.json()[0];
     let damage = |n: usize| told["samples"][n]["damage"].is_string();
     assert_eq!((damage(0), damage(1), damage(2), told["damaged"].as_u64()), (false, true, false, Some(1)));
@@ -335,7 +335,7 @@ fn preview_without_terminal_or_file_suggests_an_option() {
     let path = place.ring();
     let run = |more: &[&str]| place.run(&[&["preview", path.to_str().unwrap()], more].concat());
     let said = run(&[]);
-    assert!(said.code == Some(2) && said.err.contains("give -o FILE.png") && said.out.is_empty(), "{said:?}");
+    assert!(said.code == Some(2) && said.err.contains("with -o FILE.png") && said.out.is_empty(), "{said:?}");
     let said = run(&["-o", "sheet.bmp"]);
     assert!(said.code == Some(2) && said.err.contains(".png or .jpg"), "{said:?}");
     let said = place.run(&["preview", "nowhere", "-o", "x.png"]);

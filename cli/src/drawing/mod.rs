@@ -142,7 +142,7 @@ pub fn contact_sheet(samples: &Samples, options: &SheetOptions) -> Result<Sheet>
             Ok((cell, item)) => sheet.take(cell, &item),
             Err(error @ Error::Sample(_)) => return Err(error),
             Err(error) => {
-                sheet.notes.push(format!("sample {position} is left out: {error}"));
+                sheet.notes.push(format!("sample {position} is skipped: {error}"));
                 let words = match &error {
                     Error::Format { source, .. } => source.to_string(), // the file's name would fill its place
                     other => other.to_string(),

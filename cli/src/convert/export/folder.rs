@@ -39,7 +39,7 @@ impl<'a> Folder<'a> {
         for entry in entries {
             let path = entry.map_err(|error| FsError::new("list", out, error))?.path();
             if !journal.is_ours && !options.force {
-                let why = "is in the way, and is not of this export: choose another folder, or --force";
+                let why = "exists and is not part of this export: choose another folder, or use --force";
                 return Err(Error::Sample(format!("{} {why}", path.display())));
             }
             // What an older export left is not to be taken for a sample of this one.

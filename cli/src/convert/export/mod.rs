@@ -132,7 +132,7 @@ pub fn export(
     let subject = match (subject, generation) {
         (Subject::Ring(layout), Some(n)) => Subject::Generation(layout, GenerationDir::Read(n)),
         (subject, None) => subject,
-        (_, Some(_)) => return Err(Error::Sample("--generation is for a ring: this path is none".to_owned())),
+        (_, Some(_)) => return Err(Error::Sample("--generation requires the path of a ring".to_owned())),
     };
     if let Subject::Generation(layout, GenerationDir::Read(n)) = &subject
         && !fs.exists(&layout.read(*n))?
@@ -186,7 +186,7 @@ fn run(
             Some(Ok(sample)) => sink.take(n, Some(sample)),
             Some(Err(error)) => {
                 let error = of_one_sample(fs, subject, samples, error)?;
-                tracing::warn!("sample {n} is left out: {error}");
+                tracing::warn!("sample {n} is skipped: {error}");
                 sink.take(n, None)
             }
         }

@@ -212,7 +212,7 @@ fn in_the_way(options: &Options) -> Result<()> {
             |rest: &str| rest.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
         if rest.is_some_and(|rest| rest.starts_with('.') || number(rest)) {
             let path = dir.join(there);
-            let why = "is in the way, and is not of this export: choose another name, or --force";
+            let why = "exists and is not part of this export: choose another name, or use --force";
             return Err(Error::Sample(format!("{} {why}", path.display())));
         }
     }

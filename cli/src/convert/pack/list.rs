@@ -90,7 +90,7 @@ pub fn make(prefix: &Path, root: &Path, options: &Options) -> Result<Lists> {
         wanted.push((name("_train"), cut(begin + test_len, end.min(begin + test_len + train_len))));
     }
     if let Some((path, _)) = wanted.iter().find(|(path, _)| !options.force && path.symlink_metadata().is_ok()) {
-        return Err(Error::Sample(format!("{} is in the way: choose another prefix, or --force", path.display())));
+        return Err(Error::Sample(format!("{} already exists: choose another prefix, or use --force", path.display())));
     }
     for (path, images) in wanted {
         let mut text = String::new();

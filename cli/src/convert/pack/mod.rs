@@ -63,7 +63,7 @@ fn skipped(done: &mut Done, strict: bool, path: &Path, why: &str) -> Result<()> 
     if strict {
         return Err(Error::Sample(message));
     }
-    tracing::warn!("left out: {message}");
+    tracing::warn!("skipped: {message}");
     done.skipped += 1;
     Ok(())
 }
