@@ -182,7 +182,8 @@ fn hex(options: &Options, fs: &Arc<dyn Fs>, subject: &Subject) -> anyhow::Result
         (_, true) => {
             let samples = Samples::open(fs.clone(), subject)?;
             let position = options.pick.position(&samples)?;
-            let beyond = || Error::Sample(format!("no sample {position}: the number of samples is {}", samples.len()));
+            let beyond =
+                || Error::Sample(format!("no sample {position}: there are {}, numbered from 0", samples.len()));
             let (path, ordinal) = samples.place(position).ok_or_else(beyond)?;
             let shown = match read_tail(&**fs, &path).ok().and_then(|tail| tail.footer.extent(ordinal).ok().flatten()) {
                 Some(extent) => Shown::Between(extent.start, extent.end),

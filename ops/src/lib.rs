@@ -1,18 +1,18 @@
-//! Operating a ring: inspection, verification, repair and monitoring. These modules return facts; the command puts them into
-//! words.
+//! Operating a ring: inspection, verification, repair and monitoring. These modules return facts; the command turns them
+//! into sentences.
 //!
-//! | module | |
+//! | module | contents |
 //! |---|---|
-//! | [`inspect`] | what lies on a disk, by path: rings, generations, segments, samples |
-//! | [`inspect::verify`] | compares every byte with its checksum |
+//! | [`inspect`] | describes rings, generations, segments and samples, by path |
+//! | [`inspect::verify`] | verifies all checksums |
 //! | [`repair`] | finds damage, plans its repair, and repairs it |
 //! | [`gc`] | lists what a manager would remove, and removes it |
-//! | [`doctor`] | checks whether a place can hold a ring, before a job is queued |
-//! | [`probe`] | measures what a filesystem does, for the doctor |
-//! | [`mod@status`] | the state of a ring: generations, fill, members |
-//! | [`history`] | its last swaps |
-//! | [`monitor`] | both of them, again and again |
-//! | [`metrics`] | both of them, as JSON or in Prometheus' text format |
+//! | [`doctor`] | checks whether a directory and a machine are suitable for a ring |
+//! | [`probe`] | measures the behaviour of a filesystem, for the doctor |
+//! | [`mod@status`] | the state of a ring: generations, fill level, members |
+//! | [`history`] | the most recent swaps of a ring |
+//! | [`monitor`] | observes status and history repeatedly |
+//! | [`metrics`] | formats observations as JSON or in Prometheus format |
 #![deny(unsafe_code)]
 
 pub mod doctor;

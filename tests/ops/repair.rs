@@ -390,7 +390,7 @@ fn readable_samples_of_damaged_segments_are_salvaged() {
     flip(&file);
     let before = listing(&place.ring());
     let inside = place.run(&["repair", "--salvage", "demo.ring/saved"]);
-    assert!(inside.code == Some(2) && inside.err.contains("lies in the ring"), "{inside:?}");
+    assert!(inside.code == Some(2) && inside.err.contains("is inside the ring"), "{inside:?}");
     let said = place.run(&["repair", "--salvage", "saved"]);
     assert!(said.code == Some(0) && said.out.contains("4 of 5 samples"), "{said:?}");
     assert_eq!(listing(&place.ring()), before);

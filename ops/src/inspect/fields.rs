@@ -1,4 +1,4 @@
-//! The bytes of a record in the file, field by field: its frames, and what the payload in them is.
+//! Decodes the bytes of a record field by field: its frames, and the payload in them.
 
 use super::records::{Content, Damage, Record, What};
 use ringreel::error::Result;
@@ -8,62 +8,63 @@ use ringreel_format::describe::{self, FieldKind, describe, describe_image};
 use ringreel_format::frame::{FrameHeader, HEADER_LEN, MAGIC};
 use std::ops::Range;
 
-/// Bytes of one field that are shown, at most.
+/// Most bytes of one field that are shown.
 pub const SHOWN: u64 = 4096;
-/// Frames of one record that are shown, and that are looked at, at most.
+/// Most frames of one record that are shown, and that are read.
 const FRAMES: (usize, usize) = (100, 100_000);
-/// Largest record that is read as a whole, to name what is in it.
+/// Largest payload that is read as a whole for decoding.
 const READ_AT_MOST: u64 = 1 << 30;
 
-/// Bytes of a file, and what they are.
+/// Bytes of a file, and their meaning.
 #[derive(Clone, Debug)]
 pub struct Field {
-    /// File offset of the first.
+    /// File offset of the first byte.
     pub at: u64,
-    /// The bytes, or the first [`SHOWN`] of them.
+    /// The bytes, at most [`SHOWN`].
     pub bytes: Vec<u8>,
-    /// Bytes behind these that belong to it and are not shown.
+    /// Number of further bytes of the field, which are not shown.
     pub left_out: u64,
-    /// What they are.
+    /// Their meaning.
     pub what: FieldFact,
 }
 
-/// What some bytes of a file are.
+/// The meaning of some bytes of a file.
 #[derive(Clone, Debug)]
 pub enum FieldFact {
-    /// The magic of a frame. Of all but the first, four equal bytes of the payload were left out: what they belong to.
+    /// The magic of a frame. Each one after the first replaces four equal bytes of the payload, which belong to these
+    /// fields.
     Magic(Option<Vec<Payload>>),
-    /// Flag and length of a frame, and how many bytes of it are there.
+    /// Flag and length of a frame, and the number of its bytes that exist.
     FrameHeader(FrameHeader, u64),
-    /// Zeros behind a payload.
+    /// Zeros after a payload.
     Padding,
     /// Bytes of the payload.
     Payload(Payload),
-    /// More frames of the record than are shown.
+    /// Further frames of the record, which are not shown.
     MoreFrames,
-    /// More frames of the record than were looked at.
+    /// Further frames of the record, which were not read.
     TooManyFrames,
     /// Damage.
     Damage(Damage),
-    /// No frame begins where one should.
+    /// Bytes that should be a frame.
     NoFrame,
 }
 
 /// Bytes of a payload.
 #[derive(Clone, Debug)]
 pub struct Payload {
-    /// What they are.
+    /// Their meaning.
     pub what: PayloadFact,
     /// Whether the field began in an earlier frame.
     pub goes_on: bool,
 }
 
-/// What some bytes of a payload are.
+/// The meaning of some bytes of a payload.
 #[derive(Clone, Debug)]
 pub enum PayloadFact {
     /// A field of a record of the format.
     Field(describe::Field),
-    /// What follows MXNet's image header.
+    /// The content after MXNet's image header.
     Image(&'static str),
     /// Stored bytes of the part with this name.
     Stored(String),
@@ -71,19 +72,19 @@ pub enum PayloadFact {
     Pad,
     /// A record of a RecordIO file.
     Plain(Content),
-    /// A record of this type, which only a later version knows.
+    /// A record of an unknown type, from a later version of the format.
     Later(u8),
-    /// Nothing says what it is.
+    /// Bytes that cannot be decoded.
     Unknown,
 }
 
-/// A payload's field: its length, and what it is.
+/// A field of a payload: its length and its meaning.
 type Named = (u64, PayloadFact);
 
-/// The fields of a record. `info`: what the segment says of itself, where that is known.
+/// Returns the fields of a record. `info` is the segment's header, if it is known.
 ///
 /// # Errors
-/// What the filesystem says.
+/// The filesystem's errors.
 pub fn fields(file: &dyn FileReader, record: &Record, info: Option<&SegmentInfo>) -> Result<Vec<Field>> {
     let (frames, more) = frames(file, record)?;
     let named = match &record.what {
@@ -120,14 +121,14 @@ fn named(field: describe::Field) -> Named {
     (field.bytes.len() as u64, PayloadFact::Field(field))
 }
 
-/// Returns the fields of an image; its content is an image file of this `kind`.
+/// Returns the fields of an image record whose content is an image file of this `kind`.
 fn image(mut fields: Vec<describe::Field>, kind: &'static str) -> Vec<Named> {
     let content = fields.pop_if(|last| last.kind == FieldKind::ImageContent);
     let content = content.map(|last| (last.bytes.len() as u64, PayloadFact::Image(kind)));
     fields.into_iter().map(named).chain(content).collect()
 }
 
-/// A frame: where it begins, its header, the bytes of payload that are there, and where it ends.
+/// A frame: its offset, its header, the bytes of payload that exist, and its end.
 struct Frame {
     at: u64,
     header: FrameHeader,
@@ -135,7 +136,7 @@ struct Frame {
     end: u64,
 }
 
-/// The frames of a record, as far as they are frames, and whether more may follow.
+/// Returns the valid frames of a record, and whether more may follow.
 fn frames(file: &dyn FileReader, record: &Record) -> Result<(Vec<Frame>, bool)> {
     let (mut frames, mut at) = (Vec::new(), record.at);
     while at + HEADER_LEN <= record.end && frames.len() < FRAMES.1 {
@@ -153,7 +154,7 @@ fn frames(file: &dyn FileReader, record: &Record) -> Result<(Vec<Frame>, bool)> 
     Ok((frames, more))
 }
 
-/// The payload of all frames, the magics that were left out put back.
+/// Returns the payload of all frames, with the replaced magics restored.
 fn payload(file: &dyn FileReader, frames: &[Frame]) -> Result<Vec<u8>> {
     let mut payload = Vec::new();
     for (n, Frame { at, len, .. }) in frames.iter().enumerate() {
@@ -170,7 +171,7 @@ fn payload(file: &dyn FileReader, frames: &[Frame]) -> Result<Vec<u8>> {
     Ok(payload)
 }
 
-/// What the bytes `gap` of the payload belong to. `fields` begin at `begun`.
+/// Returns the fields that the bytes `gap` of the payload belong to. `fields` begin at `begun`.
 fn within<'n>(gap: &Range<u64>, begun: u64, fields: impl Iterator<Item = &'n Named>) -> Vec<Payload> {
     let mut next = begun;
     let ranges = fields.map(|(len, what)| {
@@ -187,7 +188,7 @@ struct Out<'a> {
 }
 
 impl Out<'_> {
-    /// Shows `len` bytes from file offset `at` on, at most `shown` of them.
+    /// Adds a field of `len` bytes at file offset `at`, of which at most `shown` are shown.
     fn put(&mut self, at: u64, len: u64, shown: u64, what: FieldFact) -> Result<()> {
         let mut bytes = vec![0; len.min(shown) as usize];
         self.file.read_exact_at(&mut bytes, at)?;
@@ -196,10 +197,9 @@ impl Out<'_> {
         Ok(())
     }
 
-    /// The frames, and in them the fields of the payload, which may go on from one frame to the next. Returns where they
-    /// end.
+    /// Adds the frames, and in them the fields of the payload, which may continue in the next frame. Returns the end.
     fn frames(&mut self, frames: &[Frame], named: &[Named]) -> Result<u64> {
-        // Where in the payload the field begins that is shown, and how much of it was.
+        // `begun` is where the current field begins in the payload, `room` how many bytes of it may still be shown.
         let (mut fields, mut begun, mut logical, mut room) = (named.iter().peekable(), 0, 0, SHOWN);
         let mut end = 0;
         for (n, Frame { at, header, len, end: close_at }) in frames.iter().enumerate() {
@@ -208,7 +208,7 @@ impl Out<'_> {
                 self.put(*at, left, 0, FieldFact::MoreFrames)?;
                 return Ok(at + left);
             }
-            // The bytes of the payload that are not in the file: fields in them have no other place.
+            // The bytes of the payload that the magic replaces: fields in them are shown nowhere else.
             let gap = logical..logical + if n > 0 { 4 } else { 0 };
             let stands_for = (n > 0).then(|| within(&gap, begun, fields.clone()));
             self.put(*at, 4, 4, FieldFact::Magic(stands_for))?;
@@ -216,7 +216,7 @@ impl Out<'_> {
             logical = gap.end;
             let (begin, close) = (at + HEADER_LEN, logical + len);
             while let Some((field_len, what)) = fields.peek() {
-                // What of the field lies in this frame.
+                // The part of the field that is in this frame.
                 let (from, to) = (begun.max(logical), (begun + field_len).min(close));
                 if begun > close || (begun == close && *field_len > 0) {
                     break;

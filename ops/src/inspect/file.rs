@@ -1,4 +1,4 @@
-//! What one file is, in facts: a segment, or somebody else's RecordIO file.
+//! Facts about one file: a segment, or any RecordIO file.
 
 use super::Subject;
 use super::issue::Issue;
@@ -15,88 +15,88 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Samples, and damaged stretches, that are told.
+/// Most samples, and most damaged byte ranges, that are listed.
 const TOLD: usize = 20;
 
-/// Where a sample lies.
+/// The place of a sample in a segment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SamplePlace {
-    /// Its position in the segment.
+    /// Its ordinal in the segment.
     pub ordinal: u64,
     /// File offset of its head.
     pub at: u64,
-    /// Bytes that it takes, with all its tensors.
+    /// Size of the sample with all its tensors, in bytes.
     pub bytes: u64,
 }
 
 /// A segment.
 #[derive(Debug)]
 pub struct Segment {
-    /// Its file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// Bytes of it.
+    /// Size of the file in bytes.
     pub bytes: u64,
-    /// What it says of itself. None: neither header nor footer is whole.
+    /// The header; `None` if neither header nor footer is intact.
     pub info: Option<SegmentInfo>,
-    /// Heads of samples that were found.
+    /// Number of heads of samples that were found.
     pub samples: u64,
-    /// The first of them.
+    /// The first samples, at most 20.
     pub first_samples: Vec<SamplePlace>,
-    /// File offset and checksum of its footer, which stands for the whole file; none where it has none.
+    /// File offset of the footer, and its check value, which covers the whole file; `None` without a footer.
     pub footer: Option<(u64, u32)>,
-    /// Some samples.
+    /// Statistics of some samples.
     pub glance: Option<SampleStats>,
-    /// What is odd.
+    /// Issues of the file.
     pub issues: Vec<Issue>,
 }
 
 /// A RecordIO file.
 #[derive(Debug, Default, Serialize)]
 pub struct Records {
-    /// Its file.
+    /// Path of the file.
     #[serde(serialize_with = "super::lossy")]
     pub path: PathBuf,
-    /// Bytes of it.
+    /// Size of the file in bytes.
     pub bytes: u64,
-    /// Records.
+    /// Number of records.
     pub records: u64,
-    /// Bytes of their payloads,
+    /// Sum of the payloads' sizes in bytes.
     pub payload_bytes: u64,
-    /// of the shortest
+    /// Size of the shortest payload in bytes.
     pub shortest: Option<u64>,
-    /// and of the longest.
+    /// Size of the longest payload in bytes.
     pub longest: Option<u64>,
-    /// Records that the framing split.
+    /// Number of records that are split into several frames.
     pub split: u64,
-    /// Records that begin with MXNet's image header.
+    /// Number of records with MXNet's image header.
     pub with_image_header: u64,
-    /// How many hold an image file of each kind, by their first bytes.
+    /// Number of records with an image file of each kind, by their first bytes.
     pub kinds: BTreeMap<&'static str, u64>,
-    /// What is odd.
+    /// Issues of the file.
     #[serde(skip)]
     pub issues: Vec<Issue>,
 }
 
-/// Either.
+/// Facts about a file.
 #[derive(Debug)]
 pub enum File {
     /// A segment.
     Segment(Box<Segment>),
-    /// A RecordIO file, or what is taken for one.
+    /// A RecordIO file, or another file that is read as one.
     Records(Records),
 }
 
 impl Segment {
-    /// Its provenance: who wrote it, and where.
+    /// Returns the provenance: which process wrote the segment, and where.
     pub fn provenance(&self) -> Option<&Meta> {
         self.info.as_ref().map(|info| &info.provenance)
     }
 }
 
-/// What there is to say of a file. `most`: so many samples of a segment are looked at.
+/// Collects facts about a file. At most `most` samples of a segment are read.
 ///
 /// # Errors
-/// A segment of another major version; what the filesystem says.
+/// A segment of another major version; the filesystem's errors.
 pub fn file(fs: &Arc<dyn Fs>, path: &Path, most: u64) -> Result<File> {
     if verify_file::is_segment(&**fs, path)? {
         return Ok(File::Segment(Box::new(segment(fs, path, most)?)));
@@ -135,7 +135,7 @@ fn segment(fs: &Arc<dyn Fs>, path: &Path, most: u64) -> Result<Segment> {
     let glance = match Samples::open(fs.clone(), &Subject::File(path.to_owned())) {
         Ok(samples) => Some(glance(&samples, most)?),
         Err(Error::Fs { source }) => return Err(source.into()),
-        Err(_) => None, // the walk has said why
+        Err(_) => None, // the walk has reported the damage
     };
     issues.extend(glance.iter().flat_map(SampleStats::issues));
     Ok(Segment { path: path.to_owned(), bytes, info, samples, first_samples, footer, glance, issues })

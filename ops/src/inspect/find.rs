@@ -1,4 +1,4 @@
-//! Where in a ring the sample with an id is, or a generation with a number.
+//! Finds the sample with an id, or the generation with a number, in a ring.
 
 use super::Subject;
 use ringreel::error::{Error, Result};
@@ -10,10 +10,10 @@ use ringreel_format::SegmentId;
 use std::io;
 use std::sync::Arc;
 
-/// Generation `n` of a ring: readable, or filling.
+/// Returns generation `n` of a ring, readable or filling.
 ///
 /// # Errors
-/// There is none of this number (any more, or yet); what the filesystem says.
+/// The generation does not exist (any more or yet); the filesystem's errors.
 pub fn generation(fs: &dyn Fs, layout: &Layout, n: u64) -> Result<Subject> {
     for dir in [GenerationDir::Read(n), GenerationDir::Write(n)] {
         if fs.exists(&layout.generation(dir))? {
@@ -22,18 +22,18 @@ pub fn generation(fs: &dyn Fs, layout: &Layout, n: u64) -> Result<Subject> {
     }
     let root = layout.root().display();
     let why = if fs.exists(&layout.manifest(n))? {
-        "its samples were removed, its manifest is all that is left of it"
+        "it was removed, and only its manifest is left"
     } else {
-        "`ringreel inspect` without --generation lists those that are there"
+        "`ringreel inspect` without --generation lists the existing ones"
     };
     Err(Error::Sample(format!("{root} has no generation {n}: {why}")))
 }
 
-/// The ids of the segments in a ring: those that the manifests of its generations list, and the
-/// finished ones of its generators.
+/// Returns the ids of the segments in a ring: those listed by manifests, and finished ones in staging. Skips manifests
+/// that cannot be used.
 ///
 /// # Errors
-/// What the filesystem says. Manifests that cannot be used are left out.
+/// The filesystem's errors.
 pub fn segments(fs: &Arc<dyn Fs>, layout: &Layout) -> Result<Vec<SegmentId>> {
     let manifests = Manifests::new(fs.clone(), layout.clone());
     let mut found = Vec::new();
@@ -45,14 +45,14 @@ pub fn segments(fs: &Arc<dyn Fs>, layout: &Layout) -> Result<Vec<SegmentId>> {
         }
     }
     for owner in owners(fs, layout)? {
-        // What is in a directory of another user, or in none, is not known. (Just listed, so no wrong no.)
+        // The directory may be unreadable or removed. (It was just listed, so a cached absence is excluded.)
         let names = fs.list(&layout.staging_of(&owner)).unwrap_or_default();
         found.extend(names.iter().filter_map(|name| sealed_id(name)));
     }
     Ok(found)
 }
 
-/// The names of the directories in staging.
+/// Returns the names of the owners' directories in staging.
 fn owners(fs: &Arc<dyn Fs>, layout: &Layout) -> Result<Vec<String>> {
     let dir = layout.staging();
     match surely(&**fs, &dir, || fs.list(&dir)) {
@@ -61,11 +61,11 @@ fn owners(fs: &Arc<dyn Fs>, layout: &Layout) -> Result<Vec<String>> {
     }
 }
 
-/// What in a ring holds the sample with this id: the newest generation that lists it, or the finished segment of a
-/// generator that no manifest lists yet. None: it is not here (any more).
+/// Returns what holds the sample with this id: the newest generation that lists it, or a finished segment in staging that
+/// no manifest lists yet. Returns `None` if the ring does not have it (any more). Skips manifests that cannot be used.
 ///
 /// # Errors
-/// What the filesystem says. Manifests that cannot be used are left out.
+/// The filesystem's errors.
 pub fn holder(fs: &Arc<dyn Fs>, layout: &Layout, id: SampleId) -> Result<Option<Subject>> {
     let manifests = Manifests::new(fs.clone(), layout.clone());
     let mut there: Vec<u64> = read_generations(&fs.list(layout.root())?).collect();
@@ -81,7 +81,7 @@ pub fn holder(fs: &Arc<dyn Fs>, layout: &Layout, id: SampleId) -> Result<Option<
     }
     for owner in owners(fs, layout)? {
         let sealed = layout.sealed(&owner, id.segment);
-        // Of a directory that is somebody else's, or none, it is not known.
+        // The directory may be unreadable or removed.
         if fs.exists(&sealed).unwrap_or(false) {
             return Ok(Some(Subject::File(sealed)));
         }

@@ -1,36 +1,36 @@
-//! What `verify` finds.
+//! Findings of `verify`.
 
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-/// Samples of one finding that are named.
+/// Most samples that a finding names.
 pub const NAMED: usize = 100;
 
-/// How bad something is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// Something is lost, or cannot be read.
+    /// Data is lost or cannot be read.
     Damage,
-    /// Somebody began something and did not finish it (yet); nothing is lost.
+    /// An operation is not finished (yet); nothing is lost.
     Unfinished,
-    /// Worth knowing.
+    /// Information.
     Note,
 }
 
-/// One thing that was found.
+/// One finding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// How bad it is.
+    /// Its severity.
     pub kind: Kind,
-    /// Where.
+    /// The file or directory.
     #[serde(serialize_with = "super::lossy")]
     pub path: PathBuf,
-    /// The bytes of the file that it is about: from the first to behind the last.
+    /// The affected bytes of the file: begin and exclusive end.
     pub bytes: Option<(u64, u64)>,
-    /// Ids of the samples that it touches, the first [`NAMED`] of them.
+    /// Ids of the affected samples, at most [`NAMED`].
     pub samples: Vec<String>,
-    /// What is wrong, or what it means.
+    /// What was found.
     pub problem: Problem,
 }
 
@@ -39,71 +39,71 @@ pub struct Finding {
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)] // each variant says what its fields are
 pub enum Problem {
-    /// It cannot be read, or does not decode.
+    /// A file that cannot be read or decoded.
     Refused { why: String },
-    /// It should be a directory.
+    /// A path that should be a directory.
     NotDirectory,
-    /// A directory that could not be looked into.
+    /// A directory that could not be read.
     Denied { why: String },
-    /// There is no `ring.json`.
+    /// `ring.json` is missing.
     NoDescriptor,
-    /// There is no manifest at all.
+    /// The ring has no manifest.
     NoManifest,
-    /// The manifest of a generation is missing, and whether the directory of that is there.
+    /// The manifest of a generation is missing, and whether its directory exists.
     ManifestMissing { generation: u64, is_readable: bool },
-    /// The same, where only that generation is looked at.
+    /// The manifest of the only examined generation is missing.
     Unlisted { generation: u64 },
-    /// A manifest lists a segment that an earlier one lists.
+    /// A manifest lists a segment that manifest `before` lists too.
     ListedTwice { id: String, before: u64 },
     /// A manifest of another ring.
     OtherRing { ring: String },
-    /// A manifest counts other samples so far than were delivered.
+    /// The total of delivered samples in a manifest contradicts the manifests before.
     WrongTotal { says: u64, delivered: u64 },
-    /// A rebuilt manifest, and how many samples of the one before are not there.
+    /// A rebuilt manifest, and the number of samples that only the lost one listed.
     Rebuilt { lost: u64 },
     /// A promotion that is not finished.
     Promoting { generation: u64 },
     /// A directory without a manifest.
     Litter,
-    /// A directory of writers whose generation was promoted.
+    /// A directory `write.<n>` whose generation is already promoted.
     PromotedAlready,
     /// The directory of a generation is missing.
     DirectoryMissing { generation: u64, samples: u64 },
-    /// The same, where it may have been reclaimed.
+    /// The directory of a generation is missing, perhaps reclaimed.
     Gap,
     /// A name that the manifest does not list; or the number of further ones.
     NotListed { more: u64 },
-    /// A name that is no segment's; or the number of further ones.
+    /// A name that is not a segment's; or the number of further ones.
     NotSegment { more: u64 },
-    /// A name in staging that is no owner's.
+    /// A name in staging that is not an owner's.
     NotOwner,
-    /// Finished segments in staging.
+    /// The number of finished segments in staging.
     Waiting { segments: u64 },
-    /// Other files of an owner.
+    /// The number of unfinished files of an owner.
     Begun { files: u64 },
-    /// A segment in quarantine, and the reason, where it was noted.
+    /// A segment in quarantine, and the recorded reason.
     InQuarantine { why: Option<String> },
-    /// A segment that is listed and not there.
+    /// A listed segment is missing.
     FileMissing { samples: u64 },
-    /// Another segment than the one that is listed.
+    /// A file is another segment than the manifest lists.
     OtherSegment,
-    /// A part that claims to be too large to be decompressed here.
+    /// A part that claims to be too large to be decompressed on this machine.
     LargePart { bytes: u64 },
-    /// A segment without a footer, and how many samples can be salvaged.
+    /// A segment without a footer, and the number of samples that can be salvaged.
     NoFooter { good: u64 },
-    /// A file without a byte.
+    /// An empty file.
     Empty,
 }
 
 impl Problem {
-    /// Something cannot be read because of `error`.
+    /// Returns the problem that something cannot be read because of `error`.
     pub(super) fn refused(error: impl ToString) -> Problem {
         Problem::Refused { why: error.to_string() }
     }
 }
 
 impl Finding {
-    /// One about a whole file, or a whole directory.
+    /// Creates a finding about a whole file or directory.
     pub fn new(kind: Kind, path: &Path, problem: Problem) -> Finding {
         Finding { kind, path: path.to_owned(), bytes: None, samples: Vec::new(), problem }
     }

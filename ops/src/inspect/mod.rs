@@ -1,20 +1,20 @@
-//! Looking into what lies on a disk: by path, without a configuration, an index or the right to write.
+//! Inspection by path. It needs no configuration, no index and no write permission.
 //!
-//! | file | |
+//! | file | contents |
 //! |---|---|
-//! | here | [`Subject`]: what a path leads to |
-//! | [`verify`], [`finding`] | everything that can be checked of it, and what is found |
-//! | [`verify_file`] | one segment, or one RecordIO file |
-//! | [`salvage`] | what is left of damaged segments |
-//! | [`samples`] | the samples there, by position |
-//! | [`find`] | where in a ring the sample with an id is |
-//! | [`summary`] | what a ring or a generation is, in facts |
-//! | [`mod@file`] | what a file is, in facts |
-//! | [`issue`] | what is not as it should be in them |
-//! | [`tree`] | what each name in a ring is |
-//! | [`sample_stats`] | some samples: their parts, how they are stored, their values |
-//! | [`records`] | the records of a file, and what each is |
-//! | [`fields`] | the bytes of a record, and what each is |
+//! | this one | [`Subject`]: what a path names |
+//! | [`verify`], [`finding`] | verification of rings and generations, and its findings |
+//! | [`verify_file`] | verification of a segment or a RecordIO file |
+//! | [`salvage`] | copies the intact samples of damaged segments |
+//! | [`samples`] | access to samples by position |
+//! | [`find`] | finds a sample by its id in a ring |
+//! | [`summary`] | facts about a ring or a generation |
+//! | [`mod@file`] | facts about a file |
+//! | [`issue`] | issues of rings, generations and files |
+//! | [`tree`] | explains each name in a ring |
+//! | [`sample_stats`] | statistics of some samples: parts, storage, values |
+//! | [`records`] | lists the records of a file |
+//! | [`fields`] | decodes the bytes of a record |
 
 pub mod fields;
 pub mod file;
@@ -37,25 +37,25 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What a path leads to.
+/// What a path names.
 #[derive(Clone, Debug)]
 pub enum Subject {
     /// A ring: a directory with a `ring.json`.
     Ring(Layout),
     /// The directory of one generation, in a ring.
     Generation(Layout, GenerationDir),
-    /// A file: a segment, or a RecordIO file of somebody else's.
+    /// A file: a segment, or any RecordIO file.
     File(PathBuf),
 }
 
 impl Subject {
-    /// What is at `path`.
+    /// Returns what `path` names.
     ///
     /// # Errors
-    /// Nothing there; a directory that is neither a ring nor a generation in one; what the filesystem says.
+    /// The path does not exist, is a directory that is neither a ring nor a generation, or a filesystem error.
     pub fn at(fs: &dyn Fs, path: &Path) -> Result<Subject> {
         let path = std::path::absolute(path).map_err(|error| FsError::new("stat", path, error))?;
-        // Whoever looks may be given a link, even to a file. What lies below is not followed.
+        // The user may name a link, even to a file. Links below it are not followed.
         let path = std::fs::canonicalize(&path).map_err(|error| FsError::new("stat", &path, error))?;
         if !fs.identity(&path)?.is_dir {
             return Ok(Subject::File(path));
@@ -70,11 +70,11 @@ impl Subject {
         {
             return Ok(Subject::Generation(ring, dir));
         }
-        let why = "this directory is no ring (it holds no ring.json), and no generation of one (read.<n> or write.<n>)";
+        let why = "the directory is neither a ring (no ring.json) nor a generation in one (read.<n> or write.<n>)";
         Err(Error::Fs { source: FsError::new("stat", &path, io::Error::other(why)) })
     }
 
-    /// The filesystem to look at it with: in a ring, one that follows no link. (A file is what the user named.)
+    /// Returns the filesystem to read with: in a ring, one that follows no links. (A file was named by the user.)
     pub fn fenced(&self, fs: &Arc<dyn Fs>) -> Arc<dyn Fs> {
         match self {
             Subject::Ring(layout) | Subject::Generation(layout, _) => within(fs.clone(), layout.root(), None),
@@ -83,7 +83,7 @@ impl Subject {
     }
 }
 
-/// A path in JSON, whatever bytes are in it.
+/// Serializes a path; bytes that are not UTF-8 are replaced.
 fn lossy<S: serde::Serializer>(path: &Path, serializer: S) -> std::result::Result<S::Ok, S::Error> {
     serializer.serialize_str(&path.to_string_lossy())
 }

@@ -1,5 +1,5 @@
-//! The records of a file, one after the other, and what each is. Frames and heads are looked at; the bytes of tensors are
-//! stepped over, so a large file takes no longer than its number of records. (`verify` looks at every byte.)
+//! Lists the records of a file. Frames and heads are read; the bytes of tensors are skipped, so that the time depends on
+//! the number of records, not on the file's size. (`verify` reads every byte.)
 
 use super::verify_file;
 use ringreel::error::{Error, Result};
@@ -15,28 +15,28 @@ use ringreel_format::{Footer, FormatError, Head, PartPlace, SegmentInfo, TRAILER
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-/// Bytes that are read at once after a jump, and where one record follows the other.
+/// Bytes to read at once after a jump, and in sequence.
 const NEAR: usize = 4096;
 const AHEAD: usize = 256 << 10;
 
-/// One record, or a stretch of the file that is none.
+/// One record, or a byte range that is not a record.
 #[derive(Debug)]
 pub struct Record {
-    /// Its number in the file, from 0; damaged stretches count.
+    /// Its number in the file, from 0, counting damaged ranges.
     pub number: u64,
     /// File offset of its first frame.
     pub at: u64,
-    /// File offset of the first byte behind it.
+    /// File offset of its end (exclusive).
     pub end: u64,
-    /// Bytes of its payload; of a damaged stretch, all its bytes.
+    /// Size of its payload in bytes; of a damaged range, its size.
     pub len: u64,
-    /// How often the framing split it.
+    /// How often the framing splits it.
     pub splits: u64,
-    /// What it is.
+    /// Its type and contents.
     pub what: What,
 }
 
-/// What a record is.
+/// Types of records.
 #[derive(Debug)]
 pub enum What {
     /// The header of a segment.
@@ -47,47 +47,47 @@ pub enum What {
     Pad,
     /// Stored bytes of a large part, or a piece of them.
     Tensor {
-        /// The sample's position in the segment.
+        /// The sample's ordinal in the segment.
         ordinal: u64,
         /// The part.
         part: String,
-        /// Which piece, from 0, and how many there are.
+        /// Index of the piece, from 0, and number of pieces.
         piece: (u64, u64),
     },
     /// The footer of a segment.
     Footer(Box<Footer>),
-    /// Its last 32 bytes.
+    /// The trailer of a segment: its last 32 bytes.
     Trailer,
-    /// A record of a type that only a later version knows.
+    /// A record of an unknown type, from a later version of the format.
     Later(u8),
     /// A record of a RecordIO file.
     Plain(Content),
-    /// Nothing that can be used, and why.
+    /// A damaged range.
     Damage(Damage),
 }
 
-/// Why a stretch of a file is no record.
+/// Why a byte range is not a record.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Damage {
-    /// It does not decode.
+    /// It cannot be decoded.
     Refused(#[serde(serialize_with = "error_text")] FormatError),
-    /// The file ends where more samples or a footer should be.
+    /// The file ends without a footer.
     NoFooter,
-    /// The head says that a piece of a part is here, and it is not.
+    /// A piece of a part that the head announces is missing.
     NoPiece {
-        /// The sample's position in the segment.
+        /// The sample's ordinal in the segment.
         ordinal: u64,
         /// The part.
         part: String,
-        /// Bytes of the piece.
+        /// Size of the piece in bytes.
         len: u64,
     },
-    /// Something else where a pad should be.
+    /// A padding record is missing.
     NoPad,
-    /// Something else, or nothing, where the trailer should be.
+    /// The trailer is missing.
     NoTrailer,
-    /// Bytes behind the trailer.
+    /// Bytes after the trailer.
     BehindTrailer,
 }
 
@@ -95,20 +95,20 @@ fn error_text<S: serde::Serializer>(error: &FormatError, serializer: S) -> std::
     serializer.collect_str(error)
 }
 
-/// What the payload of a plain record looks like.
+/// The apparent content of a plain record.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Content {
-    /// Labels, where it begins with MXNet's image header: the first one, and how many there are.
+    /// First label and number of labels, if it has MXNet's image header.
     pub labels: Option<(f32, u64)>,
     /// The image's number in that header.
     pub id: u64,
-    /// The kind of image file, behind that header or at the beginning.
+    /// The kind of image file, after that header or at the beginning.
     pub kind: Option<&'static str>,
 }
 
 impl Content {
-    /// What begins with `bytes` and has `len` bytes in all. A header is taken for one when it is as MXNet writes it, and
-    /// an image follows it or its unused field is empty.
+    /// Guesses the content of a payload of `len` bytes that begins with `bytes`. MXNet's image header counts as one if an
+    /// image follows it, or its unused field is 0 and its values are plausible.
     pub fn of(bytes: &[u8], len: u64) -> Content {
         if let Some(kind) = image_kind(bytes) {
             return Content { kind: Some(kind), ..Content::default() };
@@ -128,7 +128,7 @@ impl Content {
     }
 }
 
-/// The kind of image file that begins so.
+/// Returns the kind of image file that begins with these bytes.
 pub fn image_kind(bytes: &[u8]) -> Option<&'static str> {
     let kinds: [(&[u8], &str); 7] = [
         (b"\xff\xd8\xff", "JPEG"),
@@ -144,7 +144,7 @@ pub fn image_kind(bytes: &[u8]) -> Option<&'static str> {
 }
 
 impl What {
-    /// In a word.
+    /// Returns a name in one word.
     pub fn name(&self) -> &'static str {
         match self {
             What::Header(_) => "header",
@@ -160,10 +160,10 @@ impl What {
     }
 }
 
-/// Goes through the records of the file at `path`, until `each` says false.
+/// Calls `each` with the records of the file at `path`, until it returns false. Damage is no error, but passed to `each`.
 ///
 /// # Errors
-/// A segment of another major version; what the filesystem says. Damage is no error: `each` is told of it.
+/// A segment of another major version; the filesystem's errors.
 pub fn walk(fs: &dyn Fs, path: &Path, each: &mut dyn FnMut(Record) -> bool) -> Result<()> {
     let is_segment = verify_file::is_segment(fs, path)?;
     let file = fs.open(path)?;
@@ -199,7 +199,7 @@ struct Whole {
 }
 
 impl Window<'_> {
-    /// The file's bytes from `at` on: `want` of them at least, or all that are left.
+    /// Returns the file's bytes from `at` on: at least `want`, or all that are left.
     fn from(&mut self, at: u64, want: usize) -> Result<&[u8]> {
         let have = self.at + self.bytes.len() as u64;
         let follows = (self.at..=have).contains(&at);
@@ -214,16 +214,16 @@ impl Window<'_> {
         Ok(self.bytes.get((at - self.at) as usize..).unwrap_or_default())
     }
 
-    /// The record at `at`.
+    /// Reads the record at `at`.
     fn record(&mut self, at: u64) -> Result<std::result::Result<Whole, FormatError>> {
         let (len, mut want) = (self.len, HEADER_LEN as usize);
         loop {
             let bytes = self.from(at, want)?;
             let reached = at + bytes.len() as u64;
             match read_strict(bytes, 0, at) {
-                // Not all of it is in memory yet.
+                // The window does not contain all of it yet.
                 Err(FormatError::Truncated { at: frame, need, .. }) if reached < len => {
-                    // A record may have a million frames: each look is at twice as much as the one before.
+                    // A record may have a million frames, so the window doubles each time.
                     want = frame.saturating_add(need).saturating_sub(at).max(2 * (reached - at)).min(len - at) as usize;
                 }
                 other => {
@@ -238,7 +238,7 @@ impl Window<'_> {
         }
     }
 
-    /// Where the record at `at` ends, by its frames' headers alone: its payload's length, splits, end.
+    /// Returns payload length, number of splits and end of the record at `at`, from its frame headers alone.
     fn hop(&mut self, at: u64) -> Result<std::result::Result<(u64, u64, u64), FormatError>> {
         let (mut next, mut sequence) = (at, Sequence::default());
         while !sequence.is_complete() {
@@ -262,7 +262,7 @@ impl Window<'_> {
         Ok(Ok((sequence.payload_len(), sequence.splits(), next)))
     }
 
-    /// The first record from `from` on that `passes`, behind damage: where it begins.
+    /// Returns the offset of the first record after `from`, behind damage, that `passes`; the file's end if there is none.
     fn search(&mut self, from: u64, passes: &mut dyn FnMut(&[u8], u64, u64) -> bool) -> Result<u64> {
         let mut read_at = |out: &mut [u8], at| self.file.read_exact_at(out, at).map_err(|error| error.source);
         let source = RangeRead::new(&mut read_at, from..self.len);
@@ -284,12 +284,12 @@ struct Walk<'a> {
     pos: u64,
     number: u64,
     each: &'a mut dyn FnMut(Record) -> bool,
-    /// Whether `each` wants more.
+    /// Whether `each` has not returned false yet.
     going: bool,
 }
 
 impl Walk<'_> {
-    /// Tells of what lies from where the walk is to `end`, and goes there.
+    /// Passes the range from the current position to `end` to `each`, and moves to `end`.
     fn tell(&mut self, end: u64, len: u64, splits: u64, what: What) {
         let record = Record { number: self.number, at: self.pos, end, len, splits, what };
         self.going = self.going && (self.each)(record);
@@ -319,7 +319,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// `info`: what the footer says of the segment, where that is whole.
+    /// Walks a segment; `info` is from the footer, if that is intact.
     fn segment(&mut self, info: Option<SegmentInfo>) -> Result<()> {
         let header = self.window.record(0)?;
         let header = header.and_then(|whole| Ok((SegmentInfo::decode_header(&whole.payload)?, whole)));
@@ -355,7 +355,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Tells of a damaged stretch, up to the next head or footer.
+    /// Reports a damaged range, up to the next head or footer.
     fn go_on(&mut self, info: &SegmentInfo, why: FormatError) -> Result<()> {
         let mut passes = |payload: &[u8], at: u64, end: u64| {
             Head::decode(payload, at..end, info).is_ok() || footer(payload, at, info).is_ok()
@@ -365,7 +365,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// The record where the walk is. Returns whether it was the footer.
+    /// Handles the record at the current position. Returns whether it was the footer.
     fn one(&mut self, info: &SegmentInfo, whole: &Whole) -> Result<bool> {
         let (at, len) = (self.pos, whole.payload.len() as u64);
         if let Ok(footer) = footer(&whole.payload, at, info) {
@@ -386,7 +386,7 @@ impl Walk<'_> {
         Ok(false)
     }
 
-    /// The pads and tensors behind a head.
+    /// Handles the padding records and tensors after a head.
     fn parts(&mut self, info: &SegmentInfo, head: &Head) -> Result<()> {
         for (named, part) in info.schema.parts.iter().zip(&head.parts) {
             let PartPlace::Large { records, .. } = &part.place else { continue };
@@ -445,7 +445,7 @@ impl Walk<'_> {
     }
 }
 
-/// The footer in this payload, which has to be of this segment.
+/// Decodes the footer in a payload, and checks that it belongs to this segment.
 fn footer(payload: &[u8], at: u64, info: &SegmentInfo) -> std::result::Result<Footer, FormatError> {
     if payload.get(4) != Some(&b'F') {
         return Err(FormatError::Malformed { at, what: "the record is not a footer" });
@@ -455,7 +455,7 @@ fn footer(payload: &[u8], at: u64, info: &SegmentInfo) -> std::result::Result<Fo
     if footer.info.id == info.id { Ok(footer) } else { Err(another) }
 }
 
-/// The type of a record whose checksum matches, but which is neither head nor footer.
+/// Returns the type of a record whose checksum matches but which is neither head nor footer.
 fn later(payload: &[u8], at: u64, info: &SegmentInfo) -> Option<u8> {
     record_type(payload, at, info.id).ok().filter(|kind| !b"SF".contains(kind))
 }

@@ -1,5 +1,5 @@
-//! What is left of damaged segments that manifests list, written into new segments elsewhere. Never into the ring: what
-//! can still be read there would be delivered twice.
+//! Copies the intact samples of damaged segments that manifests list into new segments outside the ring. (Inside the ring,
+//! samples that are still readable would be delivered twice.)
 
 use super::samples::careful;
 use super::verify_file::{self, whole};
@@ -15,27 +15,27 @@ use ringreel_format::{
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A damaged segment, and what was saved of it.
+/// A damaged segment, and its salvaged samples.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Saved {
     /// The damaged file.
     pub path: PathBuf,
-    /// The new one; none where no sample is whole.
+    /// The new file; `None` if no sample is intact.
     pub to: Option<PathBuf>,
-    /// Samples in it.
+    /// Number of samples in the new file.
     pub samples: u64,
-    /// Samples that the manifest lists.
+    /// Number of samples that the manifest lists.
     pub of: u64,
-    /// Bytes of the new file.
+    /// Size of the new file in bytes.
     pub bytes: u64,
 }
 
-/// Reads every byte of what the manifests of a ring list, and writes what is whole of each damaged segment into a new
-/// one in `dir`, which is made where it is not there. `begin` hears how many bytes there are, `progress` how many more
-/// were read.
+/// Verifies all segments that the manifests of a ring list, and writes the intact samples of each damaged one into a new
+/// segment in `dir`, which is created if missing. Calls `begin` with the number of bytes to read, and `progress` with the
+/// bytes read since its last call.
 ///
 /// # Errors
-/// A directory in the ring; what the filesystem says.
+/// A directory inside the ring; the filesystem's errors.
 pub fn salvage(
     fs: &Arc<dyn Fs>,
     layout: &Layout,
@@ -60,9 +60,9 @@ pub fn salvage(
     for (path, bytes, of) in listed {
         let checked = match verify_file::segment(&**fs, &path) {
             Ok(checked) => checked,
-            Err(Error::Fs { source }) if source.is_gone() => continue, // missing, or reclaimed: nothing is left of it
+            Err(Error::Fs { source }) if source.is_gone() => continue, // missing or reclaimed
             Err(error) => {
-                tracing::error!("{error}: nothing of it is saved; the others are");
+                tracing::error!("cannot salvage this segment, continuing with the others: {error}");
                 saved.push(Saved { path, to: None, samples: 0, of, bytes: 0 });
                 continue;
             }
@@ -76,13 +76,13 @@ pub fn salvage(
     Ok(saved)
 }
 
-/// Makes the directory; an error where it lies in the ring.
+/// Creates the directory. Fails if it is inside the ring.
 fn outside(fs: &Arc<dyn Fs>, layout: &Layout, dir: &Path) -> Result<()> {
     let dir = std::path::absolute(dir).map_err(|error| FsError::new("stat", dir, error))?;
     let real = |path: &Path| std::fs::canonicalize(path).map_err(|error| FsError::new("stat", path, error));
     let there = dir.ancestors().find(|above| fs.exists(above).unwrap_or(false)).unwrap_or(&dir);
     if real(there)?.starts_with(real(layout.root())?) {
-        let message = format!("--salvage {}: this directory lies in the ring: choose another one", dir.display());
+        let message = format!("--salvage {}: the directory is inside the ring: choose another one", dir.display());
         return Err(Error::Sample(message));
     }
     Ok(fs.ensure_dir(&dir)?)
@@ -118,7 +118,7 @@ fn save(fs: &dyn Fs, path: PathBuf, of: u64, dir: &Path) -> Result<Saved> {
     Ok(saved)
 }
 
-/// The parts of a sample; none where one of them is not whole.
+/// Returns the parts of a sample; `None` if one is damaged.
 fn parts_of(sample: &SalvagedSample) -> Option<Vec<PartRef<'_>>> {
     let mut parts = Vec::new();
     for part in &sample.parts {

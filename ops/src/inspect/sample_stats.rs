@@ -1,4 +1,4 @@
-//! A glance at some samples: what their parts are, how they are stored, the ranges of their values.
+//! Statistics of some samples: their parts, how they are stored, and the ranges of their values.
 
 use super::issue::Issue;
 use super::samples::Samples;
@@ -9,62 +9,62 @@ use ringreel_format::{Codec, DType, Shape};
 use serde::Serialize;
 use std::collections::HashMap;
 
-/// No more samples are looked at after so many bytes.
+/// No further samples are read after this number of bytes.
 const BYTES: u64 = 512 << 20;
-/// So many dtypes and shapes of one part are told.
+/// Most dtypes and shapes of one part that are listed.
 const KINDS: usize = 8;
 
-/// What a part is in some samples.
+/// The dtype and shape of a part in some samples.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Kind {
     /// Type of its elements.
     pub dtype: String,
     /// Its shape.
     pub shape: Shape,
-    /// In so many samples.
+    /// Number of samples with this dtype and shape.
     pub samples: u64,
 }
 
-/// One part, in all samples that were looked at.
+/// One part, in all examined samples.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PartStats {
     /// Its name.
     pub name: String,
-    /// Its dtypes and shapes, the most frequent first, eight at most.
+    /// Its dtypes and shapes, the most frequent first, at most eight.
     pub kinds: Vec<Kind>,
     /// Whether there are more.
     pub more_kinds: bool,
-    /// Bytes stored.
+    /// Stored bytes.
     pub stored: u64,
-    /// Bytes of its elements.
+    /// Decoded bytes.
     pub decoded: u64,
-    /// In so many samples it was found,
+    /// Number of samples that have the part.
     pub samples: u64,
-    /// and in so many of these it is compressed.
+    /// Number of samples in which the part is compressed.
     pub compressed: u64,
-    /// The range of its values. None: it has no numbers.
+    /// The range of its values; `None` if its elements are not numbers.
     pub range: Option<Range>,
 }
 
-/// Some samples.
+/// Statistics of some samples.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct SampleStats {
-    /// So many were looked at,
+    /// Number of examined samples.
     pub looked_at: u64,
-    /// of so many.
+    /// Number of all samples.
     pub samples: u64,
-    /// Their generation, where they are of one.
+    /// Their generation, if they belong to one.
     pub generation: Option<u64>,
-    /// Of those looked at, so many could not be read.
+    /// Number of examined samples that could not be read.
     pub unreadable: u64,
-    /// Why the first of them could not.
+    /// Why the first of these could not be read.
     pub why: Option<String>,
     /// Their parts.
     pub parts: Vec<PartStats>,
 }
 
 impl SampleStats {
-    /// Samples that cannot be read, and parts with elements that are not finite, in those that were looked at.
+    /// Returns the issues of the examined samples: unreadable samples, and parts with elements that are not finite.
     pub(super) fn issues(&self) -> impl Iterator<Item = Issue> + '_ {
         let (looked_at, unreadable) = (self.looked_at, self.unreadable);
         let unread = self.why.clone().map(|why| Issue::Unreadable { looked_at, unreadable, why });
@@ -74,11 +74,11 @@ impl SampleStats {
     }
 }
 
-/// Looks at `most` samples, spread evenly; at fewer where they are large. Those whose directory went away meanwhile do not
-/// count.
+/// Reads at most `most` samples, spread evenly; fewer if they are large. Samples whose directory is reclaimed meanwhile do
+/// not count.
 ///
 /// # Errors
-/// What the filesystem says, but for what is gone.
+/// The filesystem's errors, except for missing files.
 pub fn glance(samples: &Samples, most: u64) -> Result<SampleStats> {
     let len = samples.len();
     let mut glance = SampleStats { samples: len, generation: samples.generation(), ..SampleStats::default() };

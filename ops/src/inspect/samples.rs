@@ -1,8 +1,8 @@
-//! The samples of whatever a path leads to, by position: of a ring's newest generation, of any generation, of a segment
-//! (what can be salvaged of one whose end is missing), of a RecordIO file.
+//! Access to samples by position: those of a ring's newest generation, of any generation, of a segment (or what can be
+//! salvaged of one without a footer), or the records of a RecordIO file.
 //!
-//! Nothing is mapped (but for large segments whose end is missing): whoever looks into a ring that strangers write to is
-//! not ended by a file that becomes shorter.
+//! Files are read, not mapped (except large segments without a footer), so that a file that another process truncates
+//! cannot kill this process.
 
 use super::verify::LISTED;
 use super::{Subject, verify_file};
@@ -28,45 +28,45 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Segments that are held open.
+/// Most segments that are kept open.
 const OPEN: usize = 16;
-/// The name of the one part that a record of a RecordIO file has.
+/// The name of the only part of a record of a RecordIO file.
 pub const RECORD: &str = "record";
 
-/// How what strangers wrote is read: every checksum is compared, and a compressed part may decode to a quarter of the
-/// memory at most.
+/// Returns the options for untrusted files: all checksums are verified, and a compressed part may decode to at most a
+/// quarter of the memory.
 pub(super) fn careful() -> ReadOptions {
     ReadOptions { max_part: memory::bytes() / 4, ..ReadOptions::default() }
 }
 
-/// One sample, or one record of a RecordIO file: that has one part, [`RECORD`], of bytes, and no id.
+/// One sample, or one record of a RecordIO file. A record has one part, [`RECORD`], and no id.
 #[derive(Clone, Debug)]
 pub struct Item {
-    /// Its position among the samples that are looked at.
+    /// Its position in [`Samples`].
     pub position: u64,
-    /// Its id, which it keeps wherever it goes.
+    /// Its sample id.
     pub id: Option<SampleId>,
-    /// The file that it stands in.
+    /// The file that contains it.
     pub file: Arc<Path>,
-    /// The file's bytes that it takes, from the first to behind the last: head and parts of a sample, or the frames of a
-    /// record. None in a segment whose end is missing.
+    /// Its byte range in the file: head and parts of a sample, or the frames of a record. `None` in a segment without a
+    /// footer.
     pub bytes: Option<Range<u64>>,
     /// Its parts, in the schema's order.
     pub parts: Vec<ReadPart>,
-    /// The user's meta over ours, as in [`ReadSample`](ringreel::read::ReadSample).
+    /// The user's meta merged over ours, as in [`ReadSample`](ringreel::read::ReadSample).
     pub meta: Meta,
 }
 
-/// What could not be looked at. `why` is the text of an error.
+/// What could not be read. `why` is the text of an error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)] // each variant says what its fields are
 pub enum Note {
     /// A file that cannot be used.
     Refused { why: String },
-    /// A stretch of a file that was skipped.
+    /// A byte range of a file that was skipped.
     Skipped { path: PathBuf, begin: u64, end: u64, why: String },
-    /// A damaged part of the sample with this position.
+    /// A damaged part of the sample with this ordinal.
     DamagedPart { path: PathBuf, sample: u64 },
     /// The directory of the newest generation is missing.
     NewestMissing { newest: u64, dir: PathBuf },
@@ -76,25 +76,25 @@ pub enum Note {
     More(u64),
 }
 
-/// Where samples come from.
+/// The source of samples.
 enum Source {
     /// Segments, with the position of the first sample of each.
     Segments(Vec<Listed>),
-    /// A segment whose end is missing: its bytes, and head's place and ordinal of each sample that is whole.
+    /// A segment without a footer: its bytes, and head offset and ordinal of each intact sample.
     Salvaged { path: Arc<Path>, bytes: Bytes, info: Box<SegmentInfo>, samples: Vec<(u64, u64)> },
-    /// A RecordIO file, and the frames of each record.
+    /// A RecordIO file, and the byte range of each record.
     Records { path: Arc<Path>, file: Box<dyn FileReader>, frames: Vec<Range<u64>> },
 }
 
 struct Listed {
     path: PathBuf,
-    /// What the manifest says of it, where there is one.
+    /// Its entry in the manifest; `None` without a manifest.
     entry: Option<SegmentEntry>,
     first: u64,
     samples: u64,
 }
 
-/// The samples that a path leads to.
+/// The samples of a ring, a generation or a file.
 pub struct Samples {
     fs: Arc<dyn Fs>,
     source: Source,
@@ -106,11 +106,11 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// Those of `subject`: of a ring, its newest generation that holds any.
+    /// Opens the samples of `subject`; of a ring, those of the newest generation that has any. Damaged segments are no
+    /// error, but added to [`Samples::notes`].
     ///
     /// # Errors
-    /// A ring without one; a manifest that cannot be used; what the filesystem says. Damaged segments are no error: see
-    /// [`Samples::notes`].
+    /// A ring without a readable generation; a manifest that cannot be used; the filesystem's errors.
     pub fn open(fs: Arc<dyn Fs>, subject: &Subject) -> Result<Samples> {
         let mut samples = Samples {
             fs: fs.clone(),
@@ -137,40 +137,41 @@ impl Samples {
         Ok(samples)
     }
 
-    /// How many there are, damaged ones included as far as they are known.
+    /// Returns the number of samples, including the known damaged ones.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no samples.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The generation that they are of; none of a single file.
+    /// Returns the generation of the samples; `None` for a single file.
     pub fn generation(&self) -> Option<u64> {
         self.generation
     }
 
-    /// Whether they are the records of a RecordIO file.
+    /// Returns whether the items are records of a RecordIO file.
     pub fn are_records(&self) -> bool {
         matches!(self.source, Source::Records { .. })
     }
 
-    /// What could not be looked at: segments without a footer, stretches that were skipped.
+    /// Returns what could not be read: segments without a footer, skipped byte ranges.
     pub fn notes(&self) -> &[Note] {
         &self.notes
     }
 
-    /// Whether a note tells of damage, and not only of a generation without a manifest.
+    /// Returns whether a note reports damage. (A generation without a manifest is none.)
     pub fn has_damage(&self) -> bool {
         self.notes.iter().any(|note| !matches!(note, Note::NoManifest { .. }))
     }
 
-    /// The position of the sample with this id, if it is here. Files whose ids no manifest tells are opened.
+    /// Returns the position of the sample with this id; `None` if it is not among the samples. Opens segments without a
+    /// manifest entry.
     ///
     /// # Errors
-    /// What the filesystem says.
+    /// The filesystem's errors.
     pub fn find(&self, id: SampleId) -> Result<Option<u64>> {
         match &self.source {
             Source::Segments(segments) => {
@@ -192,10 +193,10 @@ impl Samples {
         }
     }
 
-    /// The ids of the segments; none of a RecordIO file.
+    /// Returns the ids of the segments; none for a RecordIO file.
     ///
     /// # Errors
-    /// A segment that no manifest lists and that cannot be read; what the filesystem says.
+    /// An unlisted segment that cannot be read; the filesystem's errors.
     pub fn segment_ids(&self) -> Result<Vec<SegmentId>> {
         match &self.source {
             Source::Segments(segments) => {
@@ -210,14 +211,14 @@ impl Samples {
         }
     }
 
-    /// The one at `position`, every checksum compared.
+    /// Reads the sample at `position`, and verifies its checksums.
     ///
     /// # Errors
-    /// A damaged one; one beyond the last; what the filesystem says. The others can still be read.
+    /// A damaged sample; a position beyond the last; the filesystem's errors. Other samples can still be read.
     pub fn get(&self, position: u64) -> Result<Item> {
         if position >= self.len {
             let len = self.len;
-            return Err(Error::Sample(format!("there is no sample {position}: there are {len}, counted from 0")));
+            return Err(Error::Sample(format!("no sample {position}: there are {len}, numbered from 0")));
         }
         let options = careful();
         match &self.source {
@@ -257,7 +258,7 @@ impl Samples {
         }
     }
 
-    /// The head of the one at `position`: how its parts are stored. None of a record.
+    /// Reads the head of the sample at `position`, which says how its parts are stored. Returns `None` for a record.
     ///
     /// # Errors
     /// As [`Samples::get`].
@@ -277,8 +278,8 @@ impl Samples {
         }
     }
 
-    /// The file of the one at `position`, which need not be readable, and its ordinal there: that of a sample in its
-    /// segment, or of a record among the records. None beyond the last.
+    /// Returns the file of the sample at `position`, readable or not, and its ordinal in that file. Returns `None` beyond
+    /// the last.
     pub fn place(&self, position: u64) -> Option<(PathBuf, u64)> {
         if position >= self.len {
             return None;
@@ -295,12 +296,12 @@ impl Samples {
         }
     }
 
-    /// Returns whether a file is gone from a directory that is still there, so that it was not reclaimed.
+    /// Returns whether a missing file was lost and not reclaimed, because its directory still exists.
     pub fn is_lost(&self, gone: &FsError) -> bool {
         gone.path.parent().is_some_and(|dir| self.fs.exists(dir).unwrap_or(false))
     }
 
-    /// Notes something; what is too much is counted.
+    /// Adds a note; above the limit, only counts it.
     fn note(&mut self, note: Note) {
         if self.notes.len() < LISTED {
             self.notes.push(note);
@@ -330,10 +331,10 @@ impl Samples {
             }
         }
         let root = layout.root().display();
-        Err(Error::Sample(format!("{root} has no readable generation yet: its first one is not full")))
+        Err(Error::Sample(format!("{root} has no readable generation yet: the first one is not full")))
     }
 
-    /// Notes if the newest generation has samples and no directory: no program removes that one.
+    /// Adds a note if the newest generation has samples but no directory, because no process removes that one.
     fn note_missing(&mut self, layout: &Layout, manifests: &Manifests, newest: u64, there: &[u64]) -> Result<()> {
         let has_samples = |n| Ok::<_, Error>(manifests.usable(n)?.is_some_and(|found| found.summary.samples > 0));
         let dir = layout.read(newest);
@@ -356,7 +357,7 @@ impl Samples {
         Ok(())
     }
 
-    /// The segments in a directory without a manifest, by their numbers.
+    /// Takes the segments in a directory without a manifest, ordered by their index.
     fn unlisted(&mut self, dir: &Path) -> Result<()> {
         let mut names: Vec<String> = self.fs.list(dir)?;
         names.retain(|name| SegmentName::parse(name).is_some());
@@ -396,7 +397,7 @@ impl Samples {
         let bytes = verify_file::whole(&*self.fs, path)?;
         let mut salvage = Salvage::new(bytes.clone(), careful());
         let Some(info) = salvage.info().cloned() else {
-            let why = "neither its header nor its footer is whole";
+            let why = "neither its header nor its footer is intact";
             return Err(Error::Format { path: path.to_owned(), source: FormatError::NotASegment { why } });
         };
         let mut samples = Vec::new();
@@ -433,16 +434,16 @@ impl Samples {
         Ok(())
     }
 
-    /// Segment `n`, open, and the one that the manifest lists.
+    /// Opens segment `n`, and checks that it is the one that the manifest lists.
     fn segment_at(&self, n: usize) -> Result<Arc<SegmentReader>> {
         let lock = || self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, open)) = lock().iter().find(|(of, _)| *of == n) {
             return Ok(open.clone());
         }
         let Source::Segments(segments) = &self.source else {
-            return Err(Error::Sample("there are no segments".to_owned()));
+            return Err(Error::Sample("no segments".to_owned()));
         };
-        let beyond = || Error::Sample("there are fewer samples".to_owned());
+        let beyond = || Error::Sample("no such sample".to_owned());
         let listed = segments.get(n).ok_or_else(beyond)?;
         let segment = Arc::new(SegmentReader::open(&*self.fs, &listed.path, Access::Copy)?);
         if let Some(entry) = &listed.entry {

@@ -1,8 +1,8 @@
-//! What a ring, or a generation of it, is: in facts, from its directory alone. It may be in use meanwhile: what goes away
-//! while it is looked at is left out.
+//! Facts about a ring or a generation, from its directory alone. The ring may be in use; what is removed meanwhile is
+//! skipped.
 //!
-//! Bounded work, however large the ring is: directories are listed, manifests of what is there are read, and of some
-//! files the footer.
+//! The work is bounded for rings of any size: directories are listed, manifests of existing generations are read, and the
+//! footers of some files.
 
 use super::issue::Issue;
 use super::sample_stats::{SampleStats, glance};
@@ -23,41 +23,41 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Generations of which more is told than that they are there: the newest ones.
+/// Most generations that are described: the newest ones.
 const GENERATIONS: usize = 64;
-/// Owners that are named.
+/// Most owners that are named.
 const OWNERS: usize = 16;
-/// Segments of a generation that are named.
+/// Most segments of a generation that are named.
 const SEGMENTS: usize = 10;
-/// Files without a manifest whose footers are read.
+/// Footers are read of at most this number of files without a manifest.
 const FOOTERS: usize = 1000;
 
-/// What somebody generated.
+/// What one owner generated.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Share {
-    /// Who.
+    /// The owner.
     pub owner: String,
-    /// Samples,
+    /// Number of samples.
     pub samples: u64,
-    /// in so many bytes,
+    /// Size of the files in bytes.
     pub bytes: u64,
-    /// in so many files.
+    /// Number of files.
     pub segments: u64,
 }
 
-/// What a generation's directory is.
+/// The state of a generation's directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// A manifest lists it: readers see it.
+    /// It has a manifest, so readers see it.
     Readable,
-    /// It is the one that fills.
+    /// It is the filling generation.
     Filling,
-    /// Its promotion was begun: it has no manifest yet.
+    /// Its promotion is unfinished: it has no manifest yet.
     Promoting,
-    /// Its manifest cannot be used, or is gone.
+    /// Its manifest is missing or cannot be used.
     Unlisted,
-    /// Nothing belongs to it any more, or yet.
+    /// It is litter: no manifest belongs to it.
     Litter,
 }
 
@@ -69,39 +69,39 @@ pub struct Generation {
     /// Its directory.
     #[serde(serialize_with = "super::lossy")]
     pub path: PathBuf,
-    /// What that is.
+    /// State of the directory.
     pub state: State,
-    /// Samples in it. None: there are too many files without a manifest to ask each.
+    /// Number of samples; `None` if it has no manifest and too many files.
     pub samples: Option<u64>,
-    /// Bytes of its files; none as for samples.
+    /// Size of its files in bytes; `None` as for `samples`.
     pub bytes: Option<u64>,
-    /// Its files.
+    /// Number of files.
     pub segments: u64,
     /// Seconds since its manifest was published, by this machine's clock.
     pub age_seconds: Option<f64>,
-    /// Who published it.
+    /// The process that published it.
     pub by: Option<String>,
-    /// For how long generators could not commit then, in milliseconds.
+    /// Time for which generators could not commit at its promotion, in milliseconds.
     pub swap_ms: Option<f64>,
-    /// Who generated it, who made most first; sixteen at most.
+    /// Its owners, those with most samples first, at most 16.
     pub owners: Vec<Share>,
-    /// How many more there are.
+    /// Number of further owners.
     pub more_owners: u64,
-    /// Its first segments, ten at most.
+    /// Its first segments, at most ten.
     pub first_segments: Vec<SegmentEntry>,
-    /// Of files without a manifest, how many have no footer that can be read, and why the first has none.
+    /// Without a manifest: the number of files whose footer cannot be read, and why the first cannot.
     #[serde(skip)]
     pub without_footer: Option<(u64, String)>,
 }
 
-/// What waits in staging.
+/// The contents of staging.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Staging {
-    /// Directories of owners.
+    /// Number of owners' directories.
     pub owners: u64,
-    /// Names of finished segments: of those that no manifest lists, or not long ago.
+    /// Number of finished segments, not listed by a manifest or only recently.
     pub finished: u64,
-    /// Files that are being written, or were when their writer died.
+    /// Number of unfinished files, of live or dead owners.
     pub begun: u64,
 }
 
@@ -111,39 +111,39 @@ pub struct Ring {
     /// Its directory.
     #[serde(serialize_with = "super::lossy")]
     pub path: PathBuf,
-    /// `ring.json`; none where that cannot be used.
+    /// `ring.json`; `None` if it cannot be used.
     pub descriptor: Option<RingDescriptor>,
-    /// The newest generation: 0 before the first.
+    /// The newest generation; 0 before the first.
     pub newest: Option<u64>,
-    /// Samples that were delivered, ever.
+    /// Number of samples delivered so far.
     pub delivered: Option<u64>,
-    /// Bytes of them.
+    /// Size of the delivered samples in bytes.
     pub delivered_bytes: Option<u64>,
-    /// The newest generations that are there, oldest first; 64 at most.
+    /// The newest existing generations, oldest first, at most 64.
     pub generations: Vec<Generation>,
-    /// How many older ones there are.
+    /// Number of older existing generations.
     pub more_generations: u64,
-    /// Who generated what is readable, who made most first; sixteen at most.
+    /// The owners of all readable generations, those with most samples first, at most 16.
     pub owners: Vec<Share>,
-    /// How many more there are.
+    /// Number of further owners.
     pub more_owners: u64,
-    /// What waits.
+    /// Contents of staging.
     pub staging: Staging,
-    /// Segments in quarantine.
+    /// Number of segments in quarantine.
     pub quarantined: u64,
-    /// Names in the trash.
+    /// Number of names in the trash.
     pub trash: u64,
-    /// Some samples of the newest generation that has any.
+    /// Statistics of some samples of the newest generation that has any.
     pub glance: Option<SampleStats>,
-    /// What is odd.
+    /// Issues of the ring.
     #[serde(skip)]
     pub issues: Vec<Issue>,
 }
 
-/// What there is to say of a ring. `most`: so many samples are looked at.
+/// Collects facts about a ring. At most `most` samples are read.
 ///
 /// # Errors
-/// What the filesystem says.
+/// The filesystem's errors.
 pub fn ring(fs: &Arc<dyn Fs>, layout: &Layout, most: u64) -> Result<Ring> {
     let path = layout.root().to_owned();
     let mut issues = Vec::new();
@@ -155,7 +155,7 @@ pub fn ring(fs: &Arc<dyn Fs>, layout: &Layout, most: u64) -> Result<Ring> {
     for dir in there {
         match one(fs, layout, &manifests, newest, dir) {
             Ok(told) => generations.push(told),
-            Err(Error::Fs { source }) if source.is_gone() => {} // reclaimed, or promoted, meanwhile
+            Err(Error::Fs { source }) if source.is_gone() => {} // reclaimed or promoted meanwhile
             Err(Error::Fs { source }) if is_denied(&source) => issues.push(Issue::Denied { why: source.to_string() }),
             Err(error) => return Err(error),
         }
@@ -192,8 +192,8 @@ pub fn ring(fs: &Arc<dyn Fs>, layout: &Layout, most: u64) -> Result<Ring> {
     })
 }
 
-/// Reads `ring.json`. Returns `None` if it cannot be read, which adds an issue, or has another version, which is
-/// returned as one.
+/// Reads `ring.json`. If it cannot be read, returns `None` and adds an issue; if it has another version, returns `None`
+/// and the issue.
 fn descriptor(
     fs: &dyn Fs,
     layout: &Layout,
@@ -211,7 +211,7 @@ fn descriptor(
     Ok((None, None))
 }
 
-/// Returns the newest generation and the summary of its manifest. `None` is what cannot be read, which is an issue.
+/// Returns the newest generation and the summary of its manifest. What cannot be read is `None` and adds an issue.
 fn newest(manifests: &Manifests, issues: &mut Vec<Issue>) -> Result<(Option<u64>, Option<Summary>)> {
     let newest = match manifests.newest_listed() {
         Ok(newest) => newest,
@@ -228,10 +228,10 @@ fn newest(manifests: &Manifests, issues: &mut Vec<Issue>) -> Result<(Option<u64>
     Ok((Some(newest), manifest.map(|manifest| manifest.summary.clone())))
 }
 
-/// What there is to say of one generation, and a glance at its samples. `most`: so many are looked at.
+/// Collects facts about one generation, statistics of at most `most` samples, and issues.
 ///
 /// # Errors
-/// What the filesystem says.
+/// The filesystem's errors.
 pub fn generation(
     fs: &Arc<dyn Fs>,
     layout: &Layout,
@@ -251,7 +251,7 @@ pub fn generation(
     Ok((told, seen, issues))
 }
 
-/// Directories of generations: the newest ones, oldest first, and how many older ones there are.
+/// Returns the newest directories of generations, oldest first, and the number of older ones.
 fn directories(fs: &dyn Fs, layout: &Layout) -> Result<(Vec<GenerationDir>, u64)> {
     let names = fs.list(layout.root())?;
     let mut there: Vec<GenerationDir> = names.iter().filter_map(|name| GenerationDir::parse(name)).collect();
@@ -260,7 +260,7 @@ fn directories(fs: &dyn Fs, layout: &Layout) -> Result<(Vec<GenerationDir>, u64)
     Ok((there.split_off(more), more as u64))
 }
 
-/// One generation.
+/// Collects facts about one generation.
 fn one(
     fs: &Arc<dyn Fs>,
     layout: &Layout,
@@ -306,9 +306,9 @@ fn listed(path: PathBuf, manifest: &Manifest) -> Generation {
     }
 }
 
-/// A generation that no manifest speaks of: by its files' footers, where those are not too many.
+/// Collects facts about a generation without a manifest, from the footers of its files if these are not too many.
 fn unlisted(fs: &Arc<dyn Fs>, n: u64, path: PathBuf, state: State) -> Result<Generation> {
-    // A wrong no is an error here.
+    // A directory that is wrongly reported as missing must be an error here.
     let mut files = match fs.list(&path) {
         Err(error) if error.source.kind() == io::ErrorKind::NotADirectory => Vec::new(),
         listed => listed?,
@@ -358,7 +358,7 @@ fn unlisted(fs: &Arc<dyn Fs>, n: u64, path: PathBuf, state: State) -> Result<Gen
     })
 }
 
-/// Put together by owner, who made most first, and how many are left out.
+/// Sums up shares by owner, sorted by samples. Returns the largest, and the number of the others.
 fn shares(each: impl Iterator<Item = Share>) -> (Vec<Share>, u64) {
     let mut by_owner = BTreeMap::<String, Share>::new();
     for share in each {
@@ -398,7 +398,7 @@ fn issues_of(newest: Option<u64>, samples: Option<u64>, there: &[Generation]) ->
     issues
 }
 
-/// Some samples of `subject`. None: there are none to be looked at.
+/// Returns statistics of some samples of `subject`; `None` if none can be read.
 fn glance_of(fs: &Arc<dyn Fs>, subject: &Subject, most: u64, issues: &mut Vec<Issue>) -> Option<SampleStats> {
     match Samples::open(fs.clone(), subject).and_then(|samples| glance(&samples, most)) {
         Ok(seen) => {
@@ -409,11 +409,11 @@ fn glance_of(fs: &Arc<dyn Fs>, subject: &Subject, most: u64, issues: &mut Vec<Is
             issues.push(Issue::NoSample { why: source.to_string() });
             None
         }
-        Err(_) => None, // gone meanwhile, or no generation is readable, which was said
+        Err(_) => None, // reclaimed meanwhile, or no readable generation, which is reported elsewhere
     }
 }
 
-/// Segments in quarantine.
+/// Counts the segments in quarantine, and adds an issue if there are any.
 fn quarantine(fs: &dyn Fs, layout: &Layout, issues: &mut Vec<Issue>) -> Result<u64> {
     let segments = names(fs, layout.quarantine())?.iter().filter(|name| name.ends_with(".rec")).count() as u64;
     if segments > 0 {
@@ -425,7 +425,7 @@ fn quarantine(fs: &dyn Fs, layout: &Layout, issues: &mut Vec<Issue>) -> Result<u
 fn staging(fs: &dyn Fs, layout: &Layout) -> Result<Staging> {
     let mut staging = Staging::default();
     for owner in names(fs, layout.staging())? {
-        // Just listed, so a wrong no is none of this client's memory.
+        // Just listed, so the NFS client has not cached that the name is absent.
         let Ok(names) = fs.list(&layout.staging_of(&owner)) else { continue };
         staging.owners += 1;
         for name in names {
@@ -442,13 +442,13 @@ fn is_denied(error: &FsError) -> bool {
     error.source.kind() == io::ErrorKind::PermissionDenied
 }
 
-/// The names in a directory, which may be missing, none, or somebody else's.
+/// Lists a directory. Returns no names if it is missing, not a directory, or not readable.
 fn names(fs: &dyn Fs, dir: PathBuf) -> Result<Vec<String>> {
     match surely(fs, &dir, || fs.list(&dir)) {
         Ok(names) => Ok(names),
         Err(error) if error.is_gone() || error.source.kind() == io::ErrorKind::NotADirectory => Ok(Vec::new()),
         Err(error) if is_denied(&error) => {
-            tracing::warn!("what is in it is not counted: {error}");
+            tracing::warn!("not counted: {error}");
             Ok(Vec::new())
         }
         Err(error) => Err(error.into()),

@@ -1,4 +1,4 @@
-//! What each name in a ring is. Directories are listed and counted; of a large one the first names are told.
+//! Explains each name in a ring. Of a large directory, lists the first names and counts the others.
 
 use super::summary::State;
 use ringreel::error::Result;
@@ -11,27 +11,27 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Names of one directory that are told.
+/// Most names of one directory that are listed.
 const TOLD: usize = 10;
-/// Directories of one kind that are looked into.
+/// Most directories of one kind that are listed.
 const DIRECTORIES: usize = 100;
 
 /// One line of the tree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Entry {
-    /// How deep it lies: 0 for the ring's own names.
+    /// Depth below the ring's directory, from 0.
     pub depth: usize,
-    /// Its name; empty for a line about names that are not told.
+    /// Its name; empty in a line about names that are not listed.
     pub name: String,
-    /// Bytes of a file.
+    /// Size of a file in bytes.
     pub bytes: Option<u64>,
-    /// What it is.
+    /// Kind of the name.
     pub what: EntryKind,
-    /// How many names of this kind are not told, in a line about these.
+    /// Number of names of this kind that are not listed, in a line about these.
     pub more: Option<usize>,
 }
 
-/// What a name in a ring is.
+/// Kinds of names in a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EntryKind {
@@ -39,39 +39,39 @@ pub enum EntryKind {
     Descriptor,
     /// The directory of the manifests.
     Manifests,
-    /// The directory of what generators write.
+    /// The staging directory.
     Staging,
     /// The directory of the index in files.
     Index,
-    /// The directory of what was found broken.
+    /// The quarantine directory.
     Quarantine,
-    /// The directory of what is being removed.
+    /// The trash directory.
     Trash,
     /// The directory of a generation.
     Generation(State),
-    /// No name of a ring's.
+    /// A name that does not belong to a ring.
     Foreign,
     /// An owner's directory in staging.
     Owner,
-    /// No name of an owner's.
+    /// A name in staging that is not an owner's.
     NotOwner,
     /// A finished segment in staging.
     Finished,
-    /// A segment in staging that is being written, or was.
+    /// An unfinished segment in staging.
     Begun,
-    /// No name of a segment's in staging.
+    /// A name in staging that is not a segment's.
     NotStaged,
     /// A manifest.
     Manifest,
-    /// No name of a manifest's.
+    /// A name that is not a manifest's.
     NotManifest,
     /// A segment in quarantine.
     Quarantined,
-    /// Why a segment is in quarantine.
+    /// The reason why a segment is in quarantine.
     Why,
     /// A segment of a generation.
     Segment,
-    /// No name of a segment's in a generation.
+    /// A name in a generation that is not a segment's.
     NotSegment,
     /// A directory where files are expected.
     Directory,
@@ -79,10 +79,10 @@ pub enum EntryKind {
     Other,
 }
 
-/// What the directory of a generation is, by what manifests there are.
+/// Returns the state of a generation's directory, by the existing manifests.
 ///
 /// # Errors
-/// What the filesystem says.
+/// The filesystem's errors.
 pub fn state(fs: &dyn Fs, layout: &Layout, newest: Option<u64>, dir: GenerationDir) -> Result<State> {
     let next = newest.map_or(0, |newest| newest.saturating_add(1));
     if let GenerationDir::Read(n) = dir
@@ -98,10 +98,10 @@ pub fn state(fs: &dyn Fs, layout: &Layout, newest: Option<u64>, dir: GenerationD
     })
 }
 
-/// Tells of the names in a ring, one after the other.
+/// Calls `each` with the names in a ring.
 ///
 /// # Errors
-/// What the filesystem says, but for what goes away meanwhile.
+/// The filesystem's errors, except for names that are removed meanwhile.
 pub fn tree(fs: &Arc<dyn Fs>, layout: &Layout, each: &mut dyn FnMut(Entry)) -> Result<()> {
     let newest = Manifests::new(fs.clone(), layout.clone()).newest_listed().ok();
     let fs = &**fs;
@@ -118,7 +118,7 @@ pub fn tree(fs: &Arc<dyn Fs>, layout: &Layout, each: &mut dyn FnMut(Entry)) -> R
     let (mut others, mut generations) = (0, 0);
     for name in names {
         let path = layout.root().join(&name);
-        // Just listed, so a wrong no is none of this client's memory.
+        // Just listed, so the NFS client has not cached that the name is absent.
         let Ok(found) = fs.identity(&path) else { continue };
         let dir = GenerationDir::parse(&name).filter(|_| found.is_dir);
         let what = match (&*name, dir) {
@@ -157,7 +157,7 @@ pub fn tree(fs: &Arc<dyn Fs>, layout: &Layout, each: &mut dyn FnMut(Entry)) -> R
     Ok(())
 }
 
-/// Tells of the names in the directory of one generation.
+/// Calls `each` with the names in the directory of one generation.
 ///
 /// # Errors
 /// As [`tree`].
@@ -179,12 +179,12 @@ impl Tree<'_> {
         (self.each)(Entry { depth, name: name.to_owned(), bytes, what, more: None });
     }
 
-    /// Tells that there are `count` more names of a kind.
+    /// Adds a line about `count` further names of a kind.
     fn more(&mut self, depth: usize, what: EntryKind, count: usize) {
         (self.each)(Entry { depth, name: String::new(), bytes: None, what, more: Some(count) });
     }
 
-    /// The names in one of the ring's directories.
+    /// Lists the names in one of the ring's directories.
     fn inside(&mut self, name: &str, path: &Path, is_generation: bool) -> Result<()> {
         match name {
             "staging" => {
@@ -223,7 +223,7 @@ impl Tree<'_> {
         }
     }
 
-    /// The first names in a directory, with what each is, and how many more of each kind there are.
+    /// Lists the first names in a directory with their kinds, and counts the others by kind.
     fn files(&mut self, depth: usize, dir: &Path, kind: &dyn Fn(&str) -> EntryKind) -> Result<()> {
         let mut names = self.list(dir)?;
         let total = names.len();
@@ -233,7 +233,7 @@ impl Tree<'_> {
         let rest: Vec<String> = names.split_off(total.min(TOLD));
         names.sort_unstable_by(|a, b| order(a).cmp(&order(b)));
         for name in &names {
-            // Just listed, so a wrong no is none of this client's memory.
+            // Just listed, so the NFS client has not cached that the name is absent.
             let Ok(found) = self.fs.identity(&dir.join(name)) else { continue };
             let what = if found.is_dir { EntryKind::Directory } else { kind(name) };
             self.put(depth, name, (!found.is_dir).then_some(found.len), what);
@@ -252,13 +252,13 @@ impl Tree<'_> {
         Ok(())
     }
 
-    /// Names in a directory, which may be gone, or be none.
+    /// Lists a directory. Returns no names if it is missing, not a directory, or not readable.
     fn list(&self, dir: &Path) -> Result<Vec<String>> {
         match surely(self.fs, dir, || self.fs.list(dir)) {
             Ok(names) => Ok(names),
             Err(error) if error.is_gone() || error.source.kind() == io::ErrorKind::NotADirectory => Ok(Vec::new()),
             Err(error) if error.source.kind() == io::ErrorKind::PermissionDenied => {
-                tracing::warn!("what is in it is not told: {error}");
+                tracing::warn!("not listed: {error}");
                 Ok(Vec::new())
             }
             Err(error) => Err(error.into()),
@@ -266,7 +266,7 @@ impl Tree<'_> {
     }
 }
 
-/// Numbers by their value, before other names.
+/// Sort key of a name: numbers by value, before other names.
 fn order(name: &str) -> (u64, &str) {
     (parse_number(name).or_else(|| SegmentName::parse(name).map(|name| name.index)).unwrap_or(u64::MAX), name)
 }

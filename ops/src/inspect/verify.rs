@@ -1,7 +1,7 @@
-//! Everything that can be checked of a ring, a generation or a file, by reading alone: each manifest against its
-//! segments, each byte of each segment, and what lies in staging and in quarantine.
+//! Verifies a ring, a generation or a file by reading alone: each manifest against its segments, each byte of each
+//! segment, and the contents of staging and quarantine.
 //!
-//! A ring may be in use meanwhile: what is reclaimed while it is looked at is no damage.
+//! The ring may be in use: what is reclaimed meanwhile is no damage.
 
 use super::Subject;
 use super::finding::{Finding, Kind, NAMED, Problem};
@@ -23,13 +23,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-/// Findings of one kind that are listed; more are counted.
+/// Most findings of one kind that are listed; further ones are counted.
 pub const LISTED: usize = 10_000;
 
-/// More threads do not read faster.
+/// Most threads.
 const THREADS: usize = 1024;
 
-/// What was looked at.
+/// What was verified.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Looked {
@@ -45,41 +45,42 @@ pub enum Looked {
     Records,
 }
 
-/// What was looked at, and what was found.
+/// The result of a verification.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
-    /// What was looked at.
+    /// What was verified.
     pub subject: Looked,
-    /// Generations that a manifest lists and that are there.
+    /// Number of existing generations with a manifest.
     pub generations: u64,
-    /// Files that were read from front to back.
+    /// Number of files that were read completely.
     pub files: u64,
-    /// Bytes of them.
+    /// Their size in bytes.
     pub bytes: u64,
-    /// Samples (or records of a RecordIO file) that can be read. A sample that stands in two places counts once.
+    /// Number of readable samples (or records of a RecordIO file). A sample with two names counts once.
     pub readable: u64,
-    /// Samples of generations that are there which manifests list and which cannot be read.
+    /// Number of listed samples that cannot be read.
     pub unreadable: u64,
-    /// Damage first; [`LISTED`] of each kind at most.
+    /// Findings, damage first, at most [`LISTED`] of each kind.
     #[serde(skip)]
     pub findings: Vec<Finding>,
-    /// Those that are not listed, for want of room.
+    /// Number of findings that are not listed.
     #[serde(rename = "findings_not_listed")]
     pub more: u64,
 }
 
 impl Report {
-    /// Whether anything is damaged.
+    /// Returns whether anything is damaged.
     pub fn is_damaged(&self) -> bool {
         self.findings.iter().any(|finding| finding.kind == Kind::Damage)
     }
 }
 
-/// Checks `subject` with `threads` threads. In a ring, `keep` generations before the newest must exist (the value of KEEP;
-/// none if it is unknown). `begin` gets the number of bytes to read, `progress` the number of bytes read since its last call.
+/// Verifies `subject` with `threads` threads. In a ring, `keep` generations before the newest must exist (the value of
+/// KEEP; `None` if it is unknown). Calls `begin` with the number of bytes to read, and `progress` with the number of bytes
+/// read since its last call.
 ///
 /// # Errors
-/// What the filesystem says, where nothing can be looked at.
+/// The filesystem's errors, if nothing can be read.
 pub fn verify(
     fs: &Arc<dyn Fs>,
     subject: &Subject,
@@ -123,7 +124,7 @@ pub fn verify(
 struct Verifier {
     fs: Arc<dyn Fs>,
     report: Report,
-    /// Findings of each kind.
+    /// Number of listed findings of each kind.
     listed: [usize; 3],
     tasks: Vec<Task>,
 }
@@ -151,7 +152,7 @@ impl Verifier {
         checked.findings.into_iter().for_each(|finding| self.add(finding));
     }
 
-    /// The names in a directory. One that cannot be looked into is found, and no reason to look at nothing else.
+    /// Lists a directory. One that cannot be read becomes a finding, not an error.
     fn list(&mut self, dir: &Path, denied: Kind) -> Result<Vec<String>> {
         match surely(&*self.fs, dir, || self.fs.list(dir)) {
             Ok(mut names) => {
@@ -181,7 +182,7 @@ impl Verifier {
                 self.find(Kind::Damage, &layout.ring_json(), Problem::NoDescriptor);
                 None
             }
-            // Of another version nothing is known.
+            // The layout of another version is unknown.
             Err(error) if matches!(error, Error::Fs { .. }) || descriptor::is_of_another_version(&*self.fs, layout) => {
                 return Err(error);
             }
@@ -218,7 +219,7 @@ impl Verifier {
         Ok(())
     }
 
-    /// All manifests that are there; none for those that cannot be read or are missing.
+    /// Reads all manifests; `None` for those that are missing or cannot be read.
     fn manifests(&mut self, layout: &Layout, ring_id: Option<&str>) -> Result<BTreeMap<u64, Option<Arc<Manifest>>>> {
         let manifests = Manifests::new(self.fs.clone(), layout.clone());
         let there: HashSet<u64> = manifests.numbers()?.into_iter().collect();
@@ -226,7 +227,7 @@ impl Verifier {
             self.find(Kind::Damage, &layout.manifests(), Problem::NoManifest);
             return Ok(BTreeMap::new());
         };
-        // (Some of the first ones are there, too.)
+        // (Some of the first manifests are kept too.)
         let expected: BTreeSet<u64> = there.iter().copied().chain(first_unpruned(newest)..=newest).collect();
         let mut found = BTreeMap::new();
         let mut before: Option<Arc<Manifest>> = None;
@@ -258,7 +259,7 @@ impl Verifier {
         Ok(found)
     }
 
-    /// What a manifest says of its ring and of the generations so far.
+    /// Checks the ring id and the totals of a manifest.
     fn summary(&mut self, summary: &Summary, path: &Path, ring_id: Option<&str>, before: Option<&Manifest>) {
         if ring_id.is_some_and(|id| id != summary.ring) {
             self.find(Kind::Damage, path, Problem::OtherRing { ring: summary.ring.clone() });
@@ -288,7 +289,7 @@ impl Verifier {
             match dir {
                 GenerationDir::Read(n) => match listed.get(&n) {
                     Some(Some(manifest)) => self.promoted(layout, manifest)?,
-                    Some(None) => self.unlisted(&layout.read(n))?, // its manifest was found wrong
+                    Some(None) => self.unlisted(&layout.read(n))?, // its manifest is reported already
                     None if self.fs.exists(&layout.manifest(n))? => {} // promoted meanwhile
                     None if dir.phase(next) == Phase::Promoting => {
                         self.find(Kind::Unfinished, &layout.read(n), Problem::Promoting { generation: n });
@@ -303,7 +304,7 @@ impl Verifier {
         Ok(())
     }
 
-    /// Generations whose directories are missing. (Missing manifests were found before.)
+    /// Finds generations whose directories are missing. (Missing manifests are reported before.)
     fn missing(&mut self, layout: &Layout, keep: Option<u64>, validation: u64) -> Result<()> {
         let manifests = Manifests::new(self.fs.clone(), layout.clone());
         let missing = missing(&*self.fs, layout, &manifests, keep.unwrap_or(0), validation)?;
@@ -320,7 +321,7 @@ impl Verifier {
         Ok(())
     }
 
-    /// The files of a generation that has a manifest.
+    /// Adds the files of a generation with a manifest.
     fn promoted(&mut self, layout: &Layout, manifest: &Manifest) -> Result<()> {
         let dir = layout.read(manifest.summary.generation);
         self.report.generations += 1;
@@ -335,7 +336,7 @@ impl Verifier {
         Ok(())
     }
 
-    /// The segments in a directory that no manifest speaks of.
+    /// Adds the segments in a directory without a manifest.
     fn unlisted(&mut self, dir: &Path) -> Result<()> {
         let mut strays = Vec::new();
         for name in self.list(dir, Kind::Damage)? {
@@ -344,7 +345,7 @@ impl Verifier {
                 strays.push(name);
                 continue;
             }
-            // Just listed, so a wrong no cannot come from this client's memory.
+            // Just listed, so the NFS client has not cached that the name is absent.
             match self.fs.identity(&path) {
                 Ok(found) if !found.is_dir => {
                     self.tasks.push(Task { path, listed: None, within: dir.to_owned(), bytes: found.len });
@@ -358,7 +359,7 @@ impl Verifier {
         Ok(())
     }
 
-    /// Names that do not belong there: the first ones, and how many more.
+    /// Reports unexpected names: the first ones, and the number of the others.
     fn strays(&mut self, dir: &Path, names: &[String], problem: fn(u64) -> Problem) {
         names.iter().take(NAMED).for_each(|name| self.find(Kind::Note, &dir.join(name), problem(0)));
         if let Some(more) = names.len().checked_sub(NAMED).filter(|more| *more > 0) {
@@ -376,11 +377,11 @@ impl Verifier {
             let (mut waiting, mut begun) = (0u64, 0u64);
             for name in self.list(&dir, Kind::Note)? {
                 match sealed_id(&name) {
-                    Some(id) if ids.contains_key(&id) => {} // only the name is left
+                    Some(id) if ids.contains_key(&id) => {} // listed by a manifest; only the staging name is left
                     Some(_) => {
                         let path = dir.join(&name);
                         waiting += 1;
-                        // For the progress bar alone, and just listed: no wrong no.
+                        // Only for the progress bar.
                         let bytes = self.fs.identity(&path).map_or(0, |found| found.len);
                         self.tasks.push(Task { path, listed: None, within: dir.clone(), bytes });
                     }
@@ -421,7 +422,7 @@ impl Verifier {
         let (next, fs) = (AtomicUsize::new(0), self.fs.clone());
         let seen = Mutex::new(HashSet::new());
         let all = Mutex::new(self);
-        // Not `sched::in_order`: results are added up in any order, and a large file must not hold up small ones.
+        // Not `sched::in_order`: the order of results does not matter, and a large file must not delay small ones.
         thread::scope(|scope| {
             for _ in 0..threads.clamp(1, THREADS.min(tasks.len().max(1))) {
                 scope.spawn(|| {

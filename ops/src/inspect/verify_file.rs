@@ -1,4 +1,4 @@
-//! One file, from its first byte to its last: a segment, or a RecordIO file of somebody else's.
+//! Verifies every byte of one file: a segment, or any RecordIO file.
 
 use super::finding::{Finding, Kind, NAMED, Problem};
 use super::samples::careful;
@@ -20,40 +20,40 @@ use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// No part decodes to so many times the bytes of its file: a larger claim is a lie, whatever checksum it has.
+/// No part decodes to more than this multiple of its file's size: a larger claim is wrong, even if its checksum is right.
 const MAX_RATIO: u64 = 1 << 16;
-/// Larger files are mapped where what is left of them is looked for.
+/// Larger damaged files are mapped instead of read.
 const READ_AT_MOST: u64 = 256 << 20;
 
-/// What was found in one file.
+/// The result for one file.
 #[derive(Debug, Default)]
 pub struct FileReport {
-    /// Whether it was there, and could be read.
+    /// Whether the file exists and could be read.
     pub was_read: bool,
-    /// Its bytes.
+    /// Size of the file in bytes.
     pub bytes: u64,
-    /// Samples of a segment that can be read, or records of a RecordIO file.
+    /// Number of readable samples of a segment, or records of a RecordIO file.
     pub good: u64,
-    /// What is wrong with it, [`LISTED`] findings or a few more.
+    /// Findings, about [`LISTED`] at most.
     pub findings: Vec<Finding>,
-    /// Findings that are not listed, for want of room.
+    /// Number of findings that are not listed.
     pub more: u64,
-    /// Its footer, where that is whole.
+    /// The footer; `None` if it is damaged.
     pub footer: Option<Footer>,
 }
 
-/// A file that is to be checked.
+/// A file to verify.
 pub(super) struct Task {
     pub path: PathBuf,
-    /// What its manifest says of it.
+    /// Its entry in the manifest.
     pub listed: Option<SegmentEntry>,
-    /// The directory whose end makes it no loss that the file is gone.
+    /// The directory that contains it. If the directory is gone, the missing file is no damage.
     pub within: PathBuf,
     pub bytes: u64,
 }
 
-/// A file, and how many samples of it that are listed cannot be read. None where it was reclaimed meanwhile, or where it
-/// was looked at by another name.
+/// Verifies a file. Returns the result and the number of listed samples that cannot be read. Returns `None` if the file
+/// was reclaimed meanwhile, or verified already by another name.
 pub(super) fn task(fs: &Arc<dyn Fs>, task: &Task, seen: &Mutex<HashSet<(u64, u64)>>) -> Option<(FileReport, u64)> {
     let listed = task.listed.as_ref().map_or(0, |entry| entry.samples);
     let failed = |problem: Problem| {
@@ -87,18 +87,18 @@ pub(super) fn task(fs: &Arc<dyn Fs>, task: &Task, seen: &Mutex<HashSet<(u64, u64
         checked.good = 0;
     }
     let unreadable = listed.saturating_sub(checked.good);
-    // They count once, and by the name that a manifest lists for them.
+    // Samples count once, by the name that a manifest lists.
     if task.listed.is_some() && checked.good > 0 && !is_first() {
         checked.good = 0;
     }
-    checked.footer = None; // nobody asks for it any more, and it may be large
+    checked.footer = None; // not used any more, and may be large
     Some((checked, unreadable))
 }
 
-/// Checks a segment: every byte of it.
+/// Verifies every byte of a segment.
 ///
 /// # Errors
-/// What the filesystem says.
+/// The filesystem's errors.
 pub fn segment(fs: &dyn Fs, path: &Path) -> Result<FileReport> {
     let good = |tail: Tail, findings| {
         let (bytes, good) = (tail.len, tail.footer.count);
@@ -118,23 +118,23 @@ pub fn segment(fs: &dyn Fs, path: &Path) -> Result<FileReport> {
     }
 }
 
-/// What of a damaged segment can be read, and which samples the damage touches.
+/// Finds out which samples of a damaged segment can be read, and which are affected by the damage.
 fn damaged_segment(fs: &dyn Fs, path: &Path, why: FormatError) -> Result<FileReport> {
     let footer = read_tail(fs, path).ok().map(|tail| tail.footer);
     let options = careful();
-    let _room = CHECKED.wait_for(READ_AT_MOST + record_room(u64::MAX) + options.max_part); // others wait
+    let _room = CHECKED.wait_for(READ_AT_MOST + record_room(u64::MAX) + options.max_part); // limits the memory of all threads
     let bytes = whole(fs, path)?;
     let len = bytes.len() as u64;
     let mut checked = FileReport { was_read: true, bytes: len, ..FileReport::default() };
     let mut salvage = Salvage::new(bytes, options);
     let id = footer.as_ref().map(|footer| footer.info.id).or(salvage.info().map(|info| info.id));
-    // Regions, with what is wrong there; and samples that are whole.
+    // Damaged regions with their errors, and ordinals of intact samples.
     let (mut regions, mut whole) = (Vec::<(u64, u64, FormatError)>::new(), BTreeSet::new());
     for found in &mut salvage {
         match found {
             SalvageItem::Skipped(_) if regions.len() >= LISTED => checked.more += 1,
             SalvageItem::Skipped(region) => regions.push((region.begin, region.end, region.why)),
-            // Where a part of it is not whole, a region says so.
+            // A sample with a damaged part has a region too.
             SalvageItem::Sample(sample) if sample.parts.iter().all(std::result::Result::is_ok) => {
                 whole.insert(sample.ordinal);
             }
@@ -167,10 +167,10 @@ fn damaged_segment(fs: &dyn Fs, path: &Path, why: FormatError) -> Result<FileRep
     Ok(checked)
 }
 
-/// Checks a RecordIO file: its frames. (It has no checksums.)
+/// Verifies the frames of a RecordIO file. (The format has no checksums.)
 ///
 /// # Errors
-/// What the filesystem says.
+/// The filesystem's errors.
 pub fn recordio(fs: &dyn Fs, path: &Path) -> Result<FileReport> {
     let file = fs.open(path)?;
     let len = file.size()?;
@@ -195,10 +195,10 @@ pub fn recordio(fs: &dyn Fs, path: &Path) -> Result<FileReport> {
     Ok(checked)
 }
 
-/// Whether a file begins as a segment does, or ends as one.
+/// Returns whether a file begins or ends as a segment.
 ///
 /// # Errors
-/// What the filesystem says.
+/// The filesystem's errors.
 pub fn is_segment(fs: &dyn Fs, path: &Path) -> Result<bool> {
     match read_tail(fs, path) {
         Ok(_) => return Ok(true),
@@ -212,10 +212,10 @@ pub fn is_segment(fs: &dyn Fs, path: &Path) -> Result<bool> {
     Ok(begin.ends_with(SIGNATURE))
 }
 
-/// The bytes of a file; mapped where it is large.
+/// Returns the bytes of a file, mapped if it is large.
 ///
 /// # Errors
-/// What the filesystem says.
+/// The filesystem's errors.
 pub(super) fn whole(fs: &dyn Fs, path: &Path) -> Result<Bytes> {
     let file = fs.open(path)?;
     let len = file.size()?;
