@@ -1,5 +1,4 @@
-//! What a manager would reclaim: named beforehand, with the bytes that it takes, and reclaimed by the manager's own
-//! code.
+//! Lists what a manager would remove, with its size, and removes it by the manager's code.
 
 use ringreel::coordination::if_available;
 use ringreel::error::Result;
@@ -14,18 +13,18 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Something that nobody needs.
+/// A file or directory that no process needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Garbage {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// Why nobody needs it.
+    /// Why no process needs it.
     pub why: Unneeded,
-    /// Files in it.
+    /// Number of files in it.
     pub files: u64,
-    /// Bytes of those that have no other name.
+    /// Bytes that its removal frees.
     pub bytes: u64,
-    /// Why it stays where it is.
+    /// Why it cannot be removed.
     pub stays: Option<Stays>,
 }
 
@@ -33,32 +32,32 @@ pub struct Garbage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unneeded {
-    /// It is older than the newest generation and this many before it (KEEP).
+    /// A generation older than the newest and KEEP more; the value of KEEP.
     BeyondKeep(u64),
-    /// Its generation was promoted.
+    /// A directory `write.<n>` whose generation is already promoted.
     PromotedAlready,
-    /// It lies in the trash.
+    /// It is in the trash.
     Trash,
-    /// Its owner began it, and is dead.
+    /// An unfinished file of a dead owner.
     Begun,
-    /// It is empty, and its owner is dead.
+    /// An empty directory of a dead owner.
     Empty,
 }
 
-/// Why something stays. The texts are the core's.
+/// Why something cannot be removed. The texts are from the library.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stays {
-    /// It holds a segment that may not have been delivered.
+    /// It has a segment that may be undelivered.
     Needed(String),
-    /// It cannot be looked at.
+    /// It cannot be examined.
     Refused(String),
 }
 
-/// What [`gc`](gc()) would remove now.
+/// Lists what [`gc`](gc()) would remove now.
 ///
 /// # Errors
-/// What the filesystem says.
+/// The filesystem's errors.
 pub fn garbage(ring: &Ring) -> Result<Vec<Garbage>> {
     let newest = ring.manifests.newest_listed()?;
     let mut found = Vec::new();
@@ -86,10 +85,10 @@ pub fn garbage(ring: &Ring) -> Result<Vec<Garbage>> {
     Ok(found)
 }
 
-/// What owners who have been dead for long had begun: as far as their silence was watched.
+/// Lists the unfinished files of owners whose silence was watched for [`GRACE`] leases.
 ///
 /// # Errors
-/// What the filesystem or the index says.
+/// The filesystem's or the index's errors.
 pub fn garbage_of_the_dead(ring: &Ring) -> Result<Vec<Garbage>> {
     let mut found = Vec::new();
     let mut watch = ring.failure_detector();
@@ -104,7 +103,7 @@ pub fn garbage_of_the_dead(ring: &Ring) -> Result<Vec<Garbage>> {
         let names = ring.list_or_none(&dir)?;
         for name in names.iter().filter(|name| sealed_id(name).is_none()) {
             let path = dir.join(name);
-            // Just listed: a wrong no is out of the question.
+            // Just listed, so the NFS client has not cached that the name is absent.
             let bytes = ring.fs.identity(&path).map_or(0, |found| found.len);
             found.push(Garbage { path, why: Unneeded::Begun, files: 1, bytes, stays: None });
         }
@@ -115,10 +114,10 @@ pub fn garbage_of_the_dead(ring: &Ring) -> Result<Vec<Garbage>> {
     Ok(found)
 }
 
-/// Whether any owner left what it had begun, so that it is worth to watch who is dead.
+/// Returns whether any owner has unfinished files, so that its heartbeat must be watched.
 ///
 /// # Errors
-/// What the filesystem says.
+/// The filesystem's errors.
 pub fn has_begun_files(ring: &Ring) -> Result<bool> {
     let mut owners = ring.list_or_none(&ring.layout.staging())?;
     owners.retain(|owner| *owner != ring.me && is_owner(owner));
@@ -131,10 +130,10 @@ pub fn has_begun_files(ring: &Ring) -> Result<bool> {
     Ok(false)
 }
 
-/// Reclaims, as the manager does, and removes what the long dead had begun.
+/// Reclaims as a manager does, and removes unfinished files of dead owners.
 ///
 /// # Errors
-/// What the filesystem or the index says.
+/// The filesystem's or the index's errors.
 pub fn gc(ring: &Ring) -> Result<()> {
     ring.run_maintenance(None, &mut Due { reclaim: true, dead: DeadOwners::RemoveUnfinished }).map(drop)
 }
@@ -143,8 +142,8 @@ fn known(ring: &Ring, n: u64) -> Option<Arc<Manifest>> {
     ring.manifests.get(n).ok().flatten()
 }
 
-/// Files in a directory, and the bytes that go with it. A segment that its manifest does not list is staged, or listed
-/// elsewhere: only a name of it goes.
+/// Returns the number of files in a directory, and the bytes that its removal frees. A segment that its manifest does not
+/// list is staged or listed elsewhere, so that only a name of it is removed.
 fn weigh(ring: &Ring, dir: &Path, manifest: Option<&Manifest>) -> Result<(u64, u64)> {
     let names = ring.list_or_none(dir)?;
     let listed = manifest.map(Manifest::names);
@@ -158,7 +157,7 @@ fn weigh(ring: &Ring, dir: &Path, manifest: Option<&Manifest>) -> Result<(u64, u
             Some(listed) => is_listed(name, listed) || read_tail(&*ring.fs, &path).is_err(),
             None => in_trash || read_tail(&*ring.fs, &path).is_err(),
         };
-        // Just listed, so a wrong no cannot come from this client's memory.
+        // Just listed, so the NFS client has not cached that the name is absent.
         match ring.fs.identity(&path) {
             Ok(found) if counts && inodes.insert(found.inode) => bytes += found.len,
             _ => {}

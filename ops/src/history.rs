@@ -1,7 +1,7 @@
-//! A ring's past, as its manifests tell it: what each swap brought, how long it took, and who had generated it.
+//! The swaps of a ring, from its manifests: samples, duration and generators of each.
 //!
-//! Read-only, and bounded: the last swaps, as many as were asked for. Whoever looks again and again keeps a [`History`]
-//! and updates it: each manifest is read once.
+//! Read-only and bounded to a number of recent swaps. To observe a ring repeatedly, keep a [`History`] and update it; each
+//! manifest is then read once.
 
 use ringreel::error::{Error, Result};
 use ringreel::manifest::store::Manifests;
@@ -10,45 +10,45 @@ use ringreel::ring::Ring;
 use serde::Serialize;
 use std::collections::{HashMap, VecDeque};
 
-/// Generators that are told by name, of each swap: those of the most samples.
+/// Most generators that are listed per swap: those with the most samples.
 pub const NAMED: usize = 64;
 
-/// What one generator has in a generation.
+/// The samples of one generator in a generation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Share {
     /// Its owner name.
     pub name: String,
-    /// Its samples.
+    /// Number of samples.
     pub samples: u64,
 }
 
-/// One swap: a generation became readable.
+/// One swap.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Swap {
-    /// The generation.
+    /// The promoted generation.
     pub generation: u64,
-    /// When, by the clock of its promoter: milliseconds since 1970.
+    /// Time by the promoter's clock: Unix time in milliseconds.
     pub unix_ms: u64,
-    /// Samples in the generation.
+    /// Number of samples in the generation.
     pub samples: u64,
-    /// Bytes of its segments.
+    /// Size of its segments in bytes.
     pub bytes: u64,
-    /// Samples in all generations up to and with this one.
+    /// Number of samples in all generations up to this one.
     pub total_samples: u64,
-    /// Bytes in all generations up to and with this one.
+    /// Bytes in all generations up to this one.
     pub total_bytes: u64,
-    /// For how long generators could not commit, in milliseconds.
+    /// Time for which generators could not commit, in milliseconds.
     pub swap_ms: f64,
-    /// Who promoted it.
+    /// The process that promoted it.
     pub by: String,
-    /// Seconds since the swap before it; none for the first one, where that one is not known, and where the clocks of
-    /// the two promoters contradict their order.
+    /// Seconds since the previous swap; `None` for the first one, after an unknown one, and if the clocks of the two
+    /// promoters contradict the order.
     pub seconds: Option<f64>,
-    /// Samples a second in this time; none where it is not known, or too short to be told.
+    /// Samples per second in this time; `None` if it is unknown or zero.
     pub samples_per_second: Option<f64>,
-    /// Who generated its samples, those with the most first: at most [`NAMED`].
+    /// Its generators, those with the most samples first, at most [`NAMED`].
     pub generators: Vec<Share>,
-    /// Samples of all others.
+    /// Number of samples of all other generators.
     pub others: u64,
 }
 
@@ -75,7 +75,7 @@ impl Swap {
     }
 }
 
-/// The time from one moment to a later one; none where the second is before the first.
+/// Returns the seconds from one time to another; `None` if the second is before the first.
 fn seconds_between(from_unix_ms: u64, to_unix_ms: u64) -> Option<f64> {
     Some(to_unix_ms.checked_sub(from_unix_ms)? as f64 / 1e3)
 }
@@ -84,7 +84,7 @@ fn per_second(samples: u64, seconds: f64) -> Option<f64> {
     (seconds > 0.0).then(|| samples as f64 / seconds)
 }
 
-/// Who has how many samples in it: those with the most, and how many all others have.
+/// Returns the generators with the most samples, and the number of samples of all others.
 fn shares(manifest: &Manifest) -> (Vec<Share>, u64) {
     let mut by_name = HashMap::<&str, u64>::new();
     for segment in &manifest.segments {
@@ -98,32 +98,32 @@ fn shares(manifest: &Manifest) -> (Vec<Share>, u64) {
     (named.collect(), others)
 }
 
-/// The last swaps of a ring.
+/// The most recent swaps of a ring.
 #[derive(Clone, Debug)]
 pub struct History {
     swaps: VecDeque<Swap>,
     most: usize,
-    /// Everything up to this generation was looked at.
+    /// Manifests up to this generation have been read.
     seen: u64,
 }
 
 impl History {
-    /// An empty one, of the last `most` swaps at most.
+    /// Creates an empty history of at most `most` swaps.
     pub fn of_last(most: usize) -> History {
         History { swaps: VecDeque::new(), most: most.max(1), seen: 0 }
     }
 
-    /// Reads what is new. True: there is a swap that was not known before.
+    /// Reads new manifests. Returns whether there is a new swap.
     ///
-    /// A manifest that is gone, or damaged, is left out; the newest one is looked at again the next time.
+    /// Skips missing and damaged manifests, except that the newest one is read again the next time.
     ///
     /// # Errors
-    /// What the filesystem says.
+    /// The filesystem's errors.
     pub fn update(&mut self, ring: &Ring) -> Result<bool> {
         self.update_from(&ring.manifests)
     }
 
-    /// The same, of a ring that is known by its manifests alone.
+    /// Like [`History::update`], but reads only `manifests`.
     ///
     /// # Errors
     /// As [`History::update`].
@@ -137,7 +137,7 @@ impl History {
                 Ok(None) | Err(Error::Manifest { .. }) if n == newest => break,
                 Ok(None) => {}
                 Err(Error::Manifest { path, message, .. }) => {
-                    tracing::debug!(path = %path.display(), message, "a swap is left out of the history");
+                    tracing::debug!(path = %path.display(), message, "swap skipped in the history");
                 }
                 Err(error) => return Err(error),
             }
@@ -149,24 +149,24 @@ impl History {
         Ok(self.swaps.back().map(|swap| swap.generation) != known)
     }
 
-    /// The swaps, the oldest first.
+    /// Returns the swaps, oldest first.
     pub fn swaps(&self) -> impl DoubleEndedIterator<Item = &Swap> + ExactSizeIterator {
         self.swaps.iter()
     }
 
-    /// The newest one.
+    /// Returns the newest swap.
     pub fn newest(&self) -> Option<&Swap> {
         self.swaps.back()
     }
 
-    /// Samples a second from the first of these swaps to the last; none where the time between them is not known.
+    /// Returns samples per second from the first of these swaps to the last; `None` if the time between them is unknown.
     pub fn samples_per_second(&self) -> Option<f64> {
         let (first, last) = (self.swaps.front()?, self.swaps.back()?);
         let seconds = seconds_between(first.unix_ms, last.unix_ms)?;
         per_second(last.total_samples.saturating_sub(first.total_samples), seconds)
     }
 
-    /// For how long generators could not commit at a swap, on average, in milliseconds.
+    /// Returns the mean time for which generators could not commit at a swap, in milliseconds.
     pub fn swap_ms_mean(&self) -> Option<f64> {
         (!self.swaps.is_empty())
             .then(|| self.swaps.iter().map(|swap| swap.swap_ms).sum::<f64>() / self.swaps.len() as f64)
@@ -207,7 +207,7 @@ mod tests {
             std::fs::write(path, manifest.encode().unwrap()).unwrap();
         }
 
-        /// A swap at this time, of one segment of so many samples for each of these owners.
+        /// Adds a swap at this time, with one segment of the given number of samples for each owner.
         fn swap(&mut self, unix_ms: u64, owners: &[(&str, u64)]) {
             let entry = |(n, (owner, samples)): (usize, &(&str, u64))| SegmentEntry {
                 id: SegmentId((self.last.generation as u128 * 1000 + n as u128).to_be_bytes()),
@@ -229,14 +229,14 @@ mod tests {
     }
 
     #[test]
-    fn each_swap_tells_its_rate_and_who_generated_it() {
+    fn swaps_have_a_rate_and_their_generators() {
         let mut past = Past::new();
         past.swap(10_000, &[("a", 1), ("b", 5)]);
         past.swap(12_000, &[("a", 2), ("b", 1), ("a", 3)]);
         let mut history = History::of_last(100);
         assert!(history.update_from(&past.manifests()).unwrap());
         let (first, second) = (&history.swaps[0], &history.swaps[1]);
-        assert_eq!((first.seconds, first.samples_per_second), (None, None), "the birth is no swap");
+        assert_eq!((first.seconds, first.samples_per_second), (None, None), "creating the ring is no swap");
         assert_eq!((second.seconds, second.samples_per_second), (Some(2.0), Some(3.0)));
         assert_eq!((second.samples, second.bytes, second.total_samples, second.total_bytes), (6, 60, 12, 120));
         let share = |name: &str, samples| Share { name: name.to_owned(), samples };
@@ -259,14 +259,14 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_new_is_read_and_only_the_last_swaps_stay() {
+    fn update_reads_new_manifests_and_keeps_recent_swaps() {
         let mut past = Past::new();
         (1..=5).for_each(|n| past.swap(n * 1000, &[("a", n)]));
         let mut history = History::of_last(3);
         assert!(history.update_from(&past.manifests()).unwrap());
         assert_eq!(numbers(&history), [3, 4, 5]);
         assert!(!history.update_from(&past.manifests()).unwrap());
-        // What was read is not read again: it may be gone.
+        // Manifests that were read may be removed.
         (0..=5).for_each(|n| std::fs::remove_file(Layout::new(past.dir.path()).manifest(n)).unwrap());
         past.swap(6000, &[("a", 6)]);
         assert!(history.update_from(&past.manifests()).unwrap());
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_generators_those_with_the_most_samples_are_named() {
+    fn generators_with_the_most_samples_are_named() {
         let mut past = Past::new();
         let names: Vec<String> = (0..NAMED as u64 + 3).map(|n| format!("node-{n:03}")).collect();
         let owners: Vec<_> = names.iter().zip(1..).map(|(name, samples)| (name.as_str(), samples)).collect();

@@ -1,7 +1,7 @@
-//! Looking at one ring again and again: its status, its last swaps, and how fast it goes between two looks.
+//! Observes a ring repeatedly: its status, its most recent swaps, and its rates between two observations.
 //!
-//! Read-only, as [`mod@crate::status`] is. A ring that is not there yet, or away, is an error of one look; the next one finds
-//! it.
+//! Read-only, like [`mod@crate::status`]. If the ring does not exist yet or is unreachable, one observation fails, and the
+//! next one tries again.
 
 use crate::history::{History, Swap};
 use crate::status::{Status, status};
@@ -13,31 +13,31 @@ use ringreel::unix_ms;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What one look saw.
+/// One observation.
 #[derive(Clone, Debug)]
 pub struct Observation {
-    /// When, by this machine's clock: milliseconds since 1970.
+    /// Time by this machine's clock: Unix time in milliseconds.
     pub unix_ms: u64,
-    /// The ring.
+    /// State of the ring.
     pub status: Status,
-    /// Its last swaps, the oldest first.
+    /// Its most recent swaps, oldest first.
     pub swaps: Vec<Swap>,
-    /// How fast it went since the look before; none at the first look.
+    /// Rates since the previous observation; `None` for the first one.
     pub speed: Option<Speed>,
 }
 
-/// How fast a ring went between two looks.
+/// Rates between two observations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Speed {
-    /// Samples that were finished, a second.
+    /// Finished samples per second.
     pub samples_per_second: f64,
-    /// Bytes that came into the ring's generations, a second.
+    /// Bytes added to generations per second.
     pub bytes_per_second: f64,
-    /// Swaps a second.
+    /// Swaps per second.
     pub swaps_per_second: f64,
 }
 
-/// What grows.
+/// Counters at one observation.
 #[derive(Clone, Copy)]
 struct Counts {
     at: Instant,
@@ -52,7 +52,7 @@ impl Counts {
         Counts { at, samples: status.samples_generated, bytes, swaps: status.swaps }
     }
 
-    /// Nothing goes backwards: where a number is smaller than before, the first look saw more than was to last.
+    /// Returns the rates since `before`. A counter that decreased has rate 0.
     fn speed_since(&self, before: &Counts) -> Option<Speed> {
         let seconds = self.at.saturating_duration_since(before.at).as_secs_f64();
         let per_second = |now: u64, then: u64| now.saturating_sub(then) as f64 / seconds;
@@ -64,7 +64,7 @@ impl Counts {
     }
 }
 
-/// Whoever looks at a ring again and again.
+/// Observes a ring repeatedly.
 pub struct Watcher {
     config: Config,
     most: usize,
@@ -78,32 +78,32 @@ struct Open {
 }
 
 impl Watcher {
-    /// One who looks at the ring of this configuration, and remembers its last `swaps`. Opens nothing.
+    /// Creates a watcher of the ring of this configuration that keeps its last `swaps` swaps. Opens nothing yet.
     pub fn new(mut config: Config, swaps: usize) -> Watcher {
-        // Whoever reads what was seen may be anywhere.
+        // Absolute, because the output may be read in another directory.
         config.ring = std::path::absolute(&config.ring).unwrap_or(config.ring);
         Watcher { config, most: swaps, open: None }
     }
 
-    /// The ring's directory, whether it is there or not.
+    /// Returns the ring's directory, whether it exists or not.
     pub fn place(&self) -> String {
         self.config.ring.display().to_string()
     }
 
-    /// Looks now.
+    /// Makes an observation.
     ///
     /// # Errors
-    /// No ring (yet); a ring that does not fit the configuration; what the filesystem says.
+    /// The ring does not exist (yet) or does not match the configuration; the filesystem's errors.
     pub fn look(&mut self) -> Result<Observation> {
         let mut open = self.opened()?;
         let looked = open.look();
         if looked.is_ok() {
-            self.open = Some(open); // else it is opened afresh: whatever ailed it may be in what it remembers
+            self.open = Some(open); // after an error, the ring is opened again, because cached data may be the cause
         }
         looked
     }
 
-    /// The ring, as it was opened for the look before; but another one, that was made in its place, is opened anew.
+    /// Returns the opened ring; opens it again if it was replaced by another one.
     fn opened(&mut self) -> Result<Open> {
         let fs: Arc<dyn Fs> = Arc::new(Posix);
         if let Some(open) = self.open.take()
@@ -163,7 +163,7 @@ mod tests {
         generate(&config, 2);
         let look = watcher.look().unwrap();
         assert_eq!((look.status.samples_delivered, look.swaps.len(), look.speed), (2, 1, None));
-        std::fs::remove_dir_all(&config.ring).unwrap(); // and at once another one
+        std::fs::remove_dir_all(&config.ring).unwrap(); // replaced at once by another one
         generate(&config, 4);
         assert_eq!(watcher.look().unwrap().swaps.len(), 2);
     }

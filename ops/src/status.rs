@@ -1,5 +1,5 @@
-//! What a ring looks like now, for people and scripts. It changes nothing and takes no part. (For the
-//! time on a shared filesystem it makes an empty file in `index/tmp` and removes it.)
+//! The current state of a ring, for people and scripts. Changes nothing, and does not become a member. (To get the time of
+//! a shared filesystem, it creates and removes an empty file in `index/tmp`.)
 
 use crate::history::History;
 use ringreel::coordination::{Report, if_available};
@@ -19,9 +19,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Swaps over which rates and times are averaged.
+/// Number of swaps over which rates and times are averaged.
 const RECENT: usize = 9;
-/// Generations of which is told how often they were read.
+/// Most generations in the reuse histogram.
 const REUSE_OF: u64 = 64;
 
 /// A readable generation.
@@ -29,60 +29,60 @@ const REUSE_OF: u64 = 64;
 pub struct GenerationStatus {
     /// Its number.
     pub generation: u64,
-    /// Samples in it.
+    /// Number of samples.
     pub samples: u64,
-    /// Of those, samples that are held out: its first ones.
+    /// Number of held-out samples, which are its first ones.
     pub held_out: u64,
-    /// Bytes of its segments.
+    /// Size of its segments in bytes.
     pub bytes: u64,
-    /// Its segments.
+    /// Number of segments.
     pub segments: u64,
     /// Seconds since it became readable, by this machine's clock.
     pub age_seconds: f64,
-    /// For how long generators could not commit at its promotion, in milliseconds.
+    /// Time for which generators could not commit at its promotion, in milliseconds.
     pub swap_ms: f64,
-    /// How often it was read by streams, as far as their logs are kept; none while the index is away.
+    /// Number of passes by runs whose logs are kept; `None` while the index is unreachable.
     pub passes: Option<u64>,
 }
 
 /// A bar of the reuse histogram.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ReuseStatus {
-    /// So many passes were made
+    /// Number of passes.
     pub passes: u64,
-    /// over so many generations.
+    /// Number of generations with this number of passes.
     pub generations: u64,
 }
 
-/// The generation that fills.
+/// The filling generation.
 #[derive(Clone, Debug, Serialize)]
 pub struct WritingStatus {
     /// Its number.
     pub generation: u64,
-    /// Samples in it.
+    /// Number of samples.
     pub samples: u64,
-    /// Samples at which it is promoted.
+    /// Number of samples at which it is promoted.
     pub cap: u64,
-    /// Bytes of its segments.
+    /// Size of its segments in bytes.
     pub bytes: u64,
-    /// Whether it is being promoted: it is renamed, and its manifest is not out.
+    /// Whether it is being promoted: renamed, but without a manifest.
     pub swapping: bool,
 }
 
-/// A process that takes part.
+/// A member of the ring.
 #[derive(Clone, Debug, Serialize)]
 pub struct MemberStatus {
     /// Its owner name.
     pub name: String,
-    /// Seconds since its last sign of life: by the shared filesystem's clock for a member that seems to
-    /// be silent, where that can be told, else by both machines' clocks.
+    /// Seconds since its last heartbeat. For a member that seems silent, by the clock of the index if possible; else by
+    /// both machines' clocks.
     pub silent_seconds: f64,
-    /// What it said last.
+    /// Its last report.
     #[serde(flatten)]
     pub report: Report,
 }
 
-/// A whole ring.
+/// The state of a ring.
 #[derive(Clone, Debug, Serialize)]
 pub struct Status {
     /// Its directory.
@@ -91,53 +91,53 @@ pub struct Status {
     pub ring_id: String,
     /// The parts of a sample.
     pub sample: Vec<String>,
-    /// Samples in a generation.
+    /// Number of samples per generation.
     pub swap_cap: u64,
-    /// So many samples, the first ones, are held out.
+    /// Number of held-out samples, which are the first ones of the ring.
     pub validation: u64,
-    /// Held-out samples that can be read.
+    /// Number of readable held-out samples.
     pub validation_readable: u64,
-    /// Held-out samples that readers found damaged, and that still are.
+    /// Number of held-out samples that readers found damaged, and that still are.
     pub validation_damaged: u64,
     /// The newest generation.
     pub newest: u64,
-    /// Seconds since it became readable; none before the first.
+    /// Seconds since it became readable; `None` before the first.
     pub newest_age_seconds: Option<f64>,
-    /// Promotions so far.
+    /// Number of promotions so far.
     pub swaps: u64,
-    /// Mean time for which generators could not commit at a swap, over the last ones, in milliseconds.
+    /// Mean time for which generators could not commit at recent swaps, in milliseconds.
     pub swap_ms_mean: Option<f64>,
-    /// Samples that manifests list: all that were ever delivered.
+    /// Number of samples delivered so far.
     pub samples_delivered: u64,
-    /// Samples that are finished and in no manifest yet.
+    /// Number of finished samples that no manifest lists yet.
     pub samples_waiting: u64,
-    /// Both together.
+    /// Sum of delivered and waiting samples.
     pub samples_generated: u64,
-    /// Bytes of the segments of all that were ever delivered.
+    /// Size of all segments delivered so far, in bytes.
     pub bytes_delivered: u64,
-    /// Samples per second over the last swaps.
+    /// Samples per second over recent swaps.
     pub samples_per_second: Option<f64>,
-    /// Bytes that the ring's segments take.
+    /// Size of the ring's segments on disk, in bytes.
     pub bytes: u64,
-    /// Their files.
+    /// Number of their files.
     pub files: u64,
-    /// Bytes free on the filesystem, for this user; none where it does not tell.
+    /// Bytes that this user may still write; `None` if the filesystem does not report them.
     pub free_bytes: Option<u64>,
-    /// Files that may still be made there; none where it does not tell, or does not count them.
+    /// Files that may still be created; `None` if the filesystem does not report or count them.
     pub free_files: Option<u64>,
-    /// MAX_BYTES: most bytes that the ring may take, where the configuration sets a limit.
+    /// MAX_BYTES: the configured maximum size of the ring.
     pub max_bytes: Option<u64>,
-    /// Generations that can be read, oldest first.
+    /// Readable generations, oldest first.
     pub generations: Vec<GenerationStatus>,
-    /// Generations, oldest first, that must be there, by KEEP or because they hold samples that are held out, and
-    /// whose directories or manifests are missing.
+    /// Generations that must exist, by KEEP or because they have held-out samples, but whose directories or manifests are
+    /// missing; oldest first.
     pub missing: Vec<u64>,
-    /// How often the last generations (64 at most; the newest, which is still read, is not among them) were read by
-    /// streams; empty while the index is away.
+    /// How often recent generations were read: at most 64, without the newest, which is still being read. Empty while the
+    /// index is unreachable.
     pub reuse: Vec<ReuseStatus>,
-    /// The generation that fills.
+    /// The filling generation.
     pub writing: WritingStatus,
-    /// Who holds the manager's lease.
+    /// The process that holds the manager's lease.
     pub manager: Option<String>,
     /// Managers, standby ones included.
     pub managers: Vec<MemberStatus>,
@@ -145,33 +145,32 @@ pub struct Status {
     pub generators: Vec<MemberStatus>,
     /// Readers.
     pub readers: Vec<MemberStatus>,
-    /// Members of any role without a heartbeat within their lease, which are in none of the lists above:
-    /// they are dead, stopped, or cut off.
+    /// Members of any role without a heartbeat for a lease, which are in none of the lists above: dead, stopped, or
+    /// disconnected.
     pub silent: Vec<MemberStatus>,
-    /// Where the index is.
+    /// The place of the index.
     pub index: String,
-    /// Why it does not answer; then nothing is known of who takes part.
+    /// Why the index is unreachable; members are then unknown.
     pub index_away: Option<String>,
-    /// What ended generators and managers, the newest first. None are known while the index is away.
+    /// Failures of generators and managers, newest first; empty while the index is unreachable.
     pub failures: Vec<Failure>,
-    /// Files in quarantine.
+    /// Number of segments in quarantine.
     pub quarantined: u64,
 }
 
-/// Looks at a ring, without waiting for anything. A member whose report is older than its lease by
-/// this machine's clock counts as silent, unless the index's own clock (that of the shared
-/// filesystem, for an index in files) or its beats, where a caller looks again with the same
-/// [`Ring`], say that it lives.
+/// Returns the state of a ring, without waiting. A member whose report is older than its lease by this machine's clock
+/// counts as silent, unless it is alive by the index's clock (that of the shared filesystem, for an index in files) or by
+/// its heartbeats, if the caller uses the same [`Ring`] repeatedly.
 ///
 /// # Errors
-/// What the filesystem says.
+/// The filesystem's errors.
 pub fn status(ring: &Ring) -> Result<Status> {
     let newest = ring.manifests.newest_listed()?;
     let now = unix_ms();
     let reads = if_available(ring.reads())?;
     let generations = generations(ring, reads.as_ref(), now)?;
     let totals = |manifest: Arc<Manifest>| (manifest.summary.total_samples, manifest.summary.total_bytes);
-    // On the newest one everything depends: where that is damaged, nothing can be said.
+    // Everything depends on the newest manifest, so its damage is an error.
     let (delivered, bytes_delivered) = ring.manifests.get(newest)?.map_or((0, 0), totals);
     let filling = ring.look_at_filling(newest)?;
     let waiting = waiting(ring, newest, &filling)?;
@@ -223,7 +222,7 @@ pub fn status(ring: &Ring) -> Result<Status> {
     })
 }
 
-/// The manager that holds the lease. A dead one holds it until another manager comes, and is left out.
+/// Returns the live manager that holds the lease. (A dead manager keeps the lease until another one takes it.)
 fn holder(ring: &Ring, silent: &[MemberStatus]) -> Result<Option<String>> {
     let lease = if_available(ring.coordination.lease(Role::Manager.as_str()))?.flatten();
     let holder = lease.filter(|lease| !lease.released).map(|lease| lease.holder);
@@ -232,7 +231,7 @@ fn holder(ring: &Ring, silent: &[MemberStatus]) -> Result<Option<String>> {
     Ok(holder.filter(lives))
 }
 
-/// Why the coordination store does not answer.
+/// Returns why the coordination store is unreachable.
 fn why(error: Error) -> String {
     match error {
         Error::CoordinationUnavailable { message, .. } | Error::CoordinationDenied { message, .. } => message,
@@ -240,7 +239,7 @@ fn why(error: Error) -> String {
     }
 }
 
-/// The generations that readers can read, the oldest first; `reads`: how often each was read, where that is known.
+/// Returns the readable generations, oldest first. `reads` is how often each was read, if it is known.
 fn generations(ring: &Ring, reads: Option<&BTreeMap<u64, u64>>, now: u64) -> Result<Vec<GenerationStatus>> {
     let mut generations = Vec::new();
     for n in read_generations(&ring.fs.list(ring.layout.root())?) {
@@ -262,14 +261,14 @@ fn generations(ring: &Ring, reads: Option<&BTreeMap<u64, u64>>, now: u64) -> Res
     Ok(generations)
 }
 
-/// The generation that fills, or is being promoted.
+/// Returns the generation that fills or is being promoted.
 fn writing(ring: &Ring, generation: u64) -> Result<WritingStatus> {
     let cap = ring.descriptor.swap_cap;
     for (dir, swapping) in [(ring.layout.write(generation), false), (ring.layout.read(generation), true)] {
         match ring.fill_in(generation, &dir) {
-            Ok(_) if swapping && ring.fs.exists(&ring.layout.manifest(generation))? => {} // it is readable by now
+            Ok(_) if swapping && ring.fs.exists(&ring.layout.manifest(generation))? => {} // promoted meanwhile
             Ok((samples, bytes)) => return Ok(WritingStatus { generation, samples, cap, bytes, swapping }),
-            Err(Error::Manifest { .. }) => {} // what of it is delivered already, cannot be told
+            Err(Error::Manifest { .. }) => {} // a manifest is damaged, so delivered samples cannot be excluded
             Err(Error::Fs { source }) if source.is_gone() => {}
             Err(error) => return Err(error),
         }
@@ -277,12 +276,12 @@ fn writing(ring: &Ring, generation: u64) -> Result<WritingStatus> {
     Ok(WritingStatus { generation, samples: 0, cap, bytes: 0, swapping: false })
 }
 
-/// How many of the last generations were read how often.
+/// Counts recent generations by how often they were read.
 fn reuse(ring: &Ring, newest: u64, reads: &BTreeMap<u64, u64>) -> Result<Vec<ReuseStatus>> {
     let mut bars = BTreeMap::new();
     let kept = ring.kept_for_ever()?;
     for n in newest.saturating_sub(REUSE_OF).max(1)..newest {
-        // Of the first ones, some are not for training. (No manifest is read for any other: they may be large.)
+        // The first generations may have only held-out samples. (No other manifest is read, because they may be large.)
         let first = kept.iter().any(|kept| kept.generation == n);
         if !first || ring.manifests.usable(n)?.is_some_and(|manifest| !ring.training(&manifest).is_empty()) {
             *bars.entry(reads.get(&n).copied().unwrap_or(0)).or_default() += 1;
@@ -300,7 +299,7 @@ fn waiting(ring: &Ring, newest: u64, filling: &[ScannedGeneration]) -> Result<u6
     let mut seen = HashSet::new();
     for owner in ring.fs.list(&ring.layout.staging())? {
         let dir = ring.layout.staging_of(&owner);
-        // Just listed, so a wrong no is none of this client's memory.
+        // Just listed, so the NFS client has not cached that the name is absent.
         for name in ring.fs.list(&dir).unwrap_or_default() {
             let Some(id) = sealed_id(&name) else { continue };
             let (born, count) = match linked.get(&id) {
@@ -311,7 +310,7 @@ fn waiting(ring: &Ring, newest: u64, filling: &[ScannedGeneration]) -> Result<u6
                 },
             };
             let listed = match ring.manifests.find(id, born, newest) {
-                Err(Error::Manifest { .. }) => false, // whether it lists this one, cannot be told
+                Err(Error::Manifest { .. }) => false, // a damaged manifest may list it
                 other => other?.generation().is_some(),
             };
             if !listed && seen.insert(id) {
@@ -343,7 +342,7 @@ fn members(ring: &Ring, now: u64) -> Result<Members> {
         match ring.coordination.report(&name, beat) {
             Ok(Some(report)) => members.push((name, beat, report)),
             Ok(None) => {}
-            Err(error) => tracing::debug!(%error, name, "what it reports cannot be read"),
+            Err(error) => tracing::debug!(%error, name, "cannot read the report of a member"),
         }
     }
     let unheard = |(name, _, report): &&(String, u64, Report)| {
@@ -372,7 +371,7 @@ fn members(ring: &Ring, now: u64) -> Result<Members> {
     Ok(found)
 }
 
-/// Whether a silence of `ms` milliseconds is longer than the member's lease and ours.
+/// Returns whether `ms` milliseconds of silence exceed the member's lease and ours.
 fn is_over(ms: u64, report: &Report, ours: Duration) -> bool {
     u128::from(ms) > report.lease().max(ours).as_millis()
 }

@@ -1,9 +1,9 @@
-//! What monitoring wants of a ring, made of one look at it: JSON with our own names and Wirehead's, or Prometheus' text.
+//! Formats an observation for monitoring: as JSON with our fields and Wirehead's, or in Prometheus format.
 //!
-//! | file | |
+//! | file | contents |
 //! |---|---|
-//! | here | [`json`]: all that `ringreel status --json` says, and [`wirehead`]'s fields beside it |
-//! | [`prometheus`] | metrics in Prometheus' text format |
+//! | this one | [`json`]: the fields of `ringreel status --json`, and those of [`wirehead`] |
+//! | [`prometheus`] | metrics in Prometheus format |
 //! | [`wirehead`] | the fields of Wirehead's logger |
 
 pub mod prometheus;
@@ -13,7 +13,8 @@ use crate::monitor::Observation;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// One object of all that one look saw. `database` and `interval` (seconds between two looks) are for Wirehead's fields.
+/// Returns an observation as one object. `database` and `interval` (seconds between two observations) are for Wirehead's
+/// fields.
 #[must_use]
 pub fn json(look: &Observation, database: &str, interval: f64) -> Value {
     let mut all = object(&look.status);
@@ -21,7 +22,7 @@ pub fn json(look: &Observation, database: &str, interval: f64) -> Value {
     Value::Object(all)
 }
 
-/// What stands for a look that saw nothing, because of `message`.
+/// Returns the object for an observation that failed with `message`.
 #[must_use]
 pub fn json_of_failure(ring: &str, unix_ms: u64, message: &str) -> Value {
     #[derive(Serialize)]
@@ -36,6 +37,6 @@ pub fn json_of_failure(ring: &str, unix_ms: u64, message: &str) -> Value {
 fn object(value: &impl Serialize) -> Map<String, Value> {
     match serde_json::to_value(value) {
         Ok(Value::Object(map)) => map,
-        _ => Map::new(), // none of ours is anything else
+        _ => Map::new(), // not reached: all our types are objects
     }
 }

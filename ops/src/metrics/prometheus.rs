@@ -1,8 +1,8 @@
-//! Metrics in Prometheus' text format, version 0.0.4
+//! Metrics in the Prometheus text format, version 0.0.4
 //! (<https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format>).
 //!
-//! Every metric has the label `ring`, the ring's directory, so that several rings fit into one file. Units are seconds,
-//! bytes and samples. What is not known has no line.
+//! Every metric has the label `ring`, the ring's directory, so that one file may contain several rings. Units are seconds,
+//! bytes and samples. Unknown values have no line.
 
 use crate::monitor::Observation;
 use crate::status::{MemberStatus, Status};
@@ -10,29 +10,29 @@ use ringreel::escape::escape;
 use ringreel::unix_ms;
 use std::fmt::Write;
 
-/// The media type that goes with the text.
+/// Media type of the format.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The metrics of what one look saw.
+/// Returns the metrics of an observation.
 #[must_use]
 pub fn text(look: &Observation) -> String {
     let status = &look.status;
     let mut text = Text::of(&status.ring, true);
     ring(&mut text, look);
     members(&mut text, status);
-    text.family("generations_read", "gauge", "Generations before the newest (64 at most) by passes made over them.");
+    text.family("generations_read", "gauge", "Generations before the newest, at most 64, by number of passes.");
     for bar in &status.reuse {
         text.sample(&[("passes", &bar.passes.to_string())], bar.generations as f64);
     }
-    text.one("failures", "gauge", "Failures of generators and managers that are remembered (16 at most).", {
+    text.one("failures", "gauge", "Recorded failures of generators and managers, at most 16.", {
         status.failures.len() as f64
     });
     let newest = status.failures.first().map(|failure| failure.unix_ms as f64 / 1e3);
-    text.maybe("last_failure_timestamp_seconds", "When the last of them was, since 1970.", newest);
+    text.maybe("last_failure_timestamp_seconds", "Unix time of the most recent failure.", newest);
     text.out
 }
 
-/// What stands for a look that saw nothing.
+/// Returns the metrics for an observation that failed.
 #[must_use]
 pub fn text_of_failure(ring: &str) -> String {
     Text::of(ring, false).out
@@ -41,53 +41,57 @@ pub fn text_of_failure(ring: &str) -> String {
 fn ring(text: &mut Text, look: &Observation) {
     let status = &look.status;
     let whole = |n: u64| n as f64;
-    text.one("index_up", "gauge", "Whether the index answers.", f64::from(u8::from(status.index_away.is_none())));
+    text.one("index_up", "gauge", "Whether the index is reachable.", f64::from(u8::from(status.index_away.is_none())));
     for (name, help, value) in [
-        ("samples_delivered_total", "Samples that ever became readable.", status.samples_delivered),
-        ("bytes_delivered_total", "Bytes of their segments.", status.bytes_delivered),
-        ("swaps_total", "Generations that became readable.", status.swaps),
+        ("samples_delivered_total", "Samples that became readable so far.", status.samples_delivered),
+        ("bytes_delivered_total", "Size of all segments that became readable so far.", status.bytes_delivered),
+        ("swaps_total", "Generations that became readable so far.", status.swaps),
     ] {
         text.one(name, "counter", help, whole(value));
     }
     for (name, help, value) in [
-        ("samples_waiting", "Finished samples that are in no readable generation yet.", status.samples_waiting),
+        ("samples_waiting", "Finished samples not yet in a readable generation.", status.samples_waiting),
         ("newest_generation", "Number of the newest generation.", status.newest),
-        ("readable_generations", "Generations that can be read.", status.generations.len() as u64),
-        ("writing_samples", "Samples in the generation that fills.", status.writing.samples),
-        ("writing_bytes", "Bytes of its segments.", status.writing.bytes),
+        ("readable_generations", "Readable generations.", status.generations.len() as u64),
+        ("writing_samples", "Samples in the filling generation.", status.writing.samples),
+        ("writing_bytes", "Size of the segments in the filling generation.", status.writing.bytes),
         ("swap_cap_samples", "Samples at which a generation is full.", status.swap_cap),
-        ("ring_bytes", "Bytes that the ring's segments take.", status.bytes),
-        ("ring_files", "Files of them.", status.files),
+        ("ring_bytes", "Size of the ring's segments on disk.", status.bytes),
+        ("ring_files", "Segment files of the ring.", status.files),
         ("quarantined_segments", "Segments in quarantine.", status.quarantined),
     ] {
         text.one(name, "gauge", help, whole(value));
     }
     let last = look.swaps.last();
     for (name, help, value) in [
-        ("newest_generation_age_seconds", "For how long the newest generation is readable.", status.newest_age_seconds),
+        (
+            "newest_generation_age_seconds",
+            "Time since the newest generation became readable.",
+            status.newest_age_seconds,
+        ),
         (
             "last_swap_timestamp_seconds",
-            "When it became readable, since 1970.",
+            "Unix time at which the newest generation became readable.",
             last.map(|swap| swap.unix_ms as f64 / 1e3),
         ),
         (
             "last_swap_blocked_seconds",
-            "For how long generators could not commit at the last swap.",
+            "Time for which generators could not commit at the last swap.",
             last.map(|swap| swap.swap_ms / 1e3),
         ),
         (
             "swap_blocked_seconds_mean",
-            "The same, on average over the last swaps.",
+            "Mean time for which generators could not commit at recent swaps.",
             status.swap_ms_mean.map(|ms| ms / 1e3),
         ),
         (
             "samples_per_second",
-            "Samples that became readable a second, over the last swaps.",
+            "Samples that became readable per second, over recent swaps.",
             status.samples_per_second,
         ),
-        ("free_bytes", "Bytes free on the ring's filesystem.", status.free_bytes.map(whole)),
-        ("free_files", "Files that may still be made there.", status.free_files.map(whole)),
-        ("max_bytes", "Bytes that the ring may take, by its configuration.", status.max_bytes.map(whole)),
+        ("free_bytes", "Free bytes on the ring's filesystem.", status.free_bytes.map(whole)),
+        ("free_files", "Free inodes on the ring's filesystem.", status.free_files.map(whole)),
+        ("max_bytes", "Configured maximum size of the ring (MAX_BYTES).", status.max_bytes.map(whole)),
     ] {
         text.maybe(name, help, value);
     }
@@ -95,20 +99,20 @@ fn ring(text: &mut Text, look: &Observation) {
 
 fn members(text: &mut Text, status: &Status) {
     let roles = [("manager", &status.managers), ("generator", &status.generators), ("reader", &status.readers)];
-    text.family("members", "gauge", "Living processes that take part, by role.");
+    text.family("members", "gauge", "Live members, by role.");
     for (role, members) in roles {
         text.sample(&[("role", role)], members.len() as f64);
     }
-    let silent = "Processes without a heartbeat within their lease.";
+    let silent = "Members without a heartbeat for a lease.";
     text.one("members_silent", "gauge", silent, status.silent.len() as f64);
     let one = u8::from(status.manager.is_some());
-    text.one("manager_up", "gauge", "Whether somebody holds the manager's lease.", f64::from(one));
+    text.one("manager_up", "gauge", "Whether a live manager holds the lease.", f64::from(one));
     type Column = (&'static str, &'static str, &'static str, fn(&MemberStatus) -> f64);
     let columns: [Column; 4] = [
-        ("member_silent_seconds", "gauge", "Time since its last sign of life.", |member| member.silent_seconds),
-        ("member_samples_total", "counter", "Samples generated, promoted or read by it.", |m| m.report.samples as f64),
-        ("member_bytes_total", "counter", "Bytes of them.", |member| member.report.bytes as f64),
-        ("member_samples_per_second", "gauge", "Samples a second of late.", |member| member.report.per_second),
+        ("member_silent_seconds", "gauge", "Time since the member's last heartbeat.", |member| member.silent_seconds),
+        ("member_samples_total", "counter", "Samples generated, promoted or read.", |m| m.report.samples as f64),
+        ("member_bytes_total", "counter", "Bytes generated, promoted or read.", |member| member.report.bytes as f64),
+        ("member_samples_per_second", "gauge", "Recent samples per second.", |member| member.report.per_second),
     ];
     for (name, kind, help, value) in columns {
         text.family(name, kind, help);
@@ -120,7 +124,7 @@ fn members(text: &mut Text, status: &Status) {
     }
 }
 
-/// Text that grows by families of metrics, all of one ring.
+/// A builder of metric families of one ring.
 struct Text {
     out: String,
     ring: String,
@@ -130,9 +134,9 @@ struct Text {
 impl Text {
     fn of(ring: &str, is_up: bool) -> Text {
         let mut text = Text { out: String::new(), ring: label_value(ring), family: "" };
-        text.one("up", "gauge", "Whether the ring could be looked at.", f64::from(u8::from(is_up)));
+        text.one("up", "gauge", "Whether the ring could be observed.", f64::from(u8::from(is_up)));
         let now = unix_ms() as f64 / 1e3;
-        text.one("looked_timestamp_seconds", "gauge", "When this was written, since 1970.", now);
+        text.one("looked_timestamp_seconds", "gauge", "Unix time of this observation.", now);
         text
     }
 
@@ -161,14 +165,14 @@ impl Text {
     }
 }
 
-/// Returns `text` as a label's value: the format's own escapes for backslash, quote and line feed;
-/// other control and bidi characters as the log shows them.
+/// Returns `text` as a label's value: backslash, quote and line feed escaped as the format requires, other control and
+/// bidi characters as in the log.
 fn label_value(text: &str) -> String {
     let line = |line| escape(line).replace('\\', "\\\\").replace('"', "\\\"");
     text.split('\n').map(line).collect::<Vec<_>>().join("\\n")
 }
 
-/// A number as the format writes it.
+/// Formats a number as the format requires.
 fn number(value: f64) -> String {
     match value {
         v if v.is_nan() => "NaN".to_owned(),
@@ -182,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_are_escaped_and_numbers_are_what_the_format_knows() {
+    fn labels_are_escaped_and_numbers_are_valid() {
         let mut text = Text { out: String::new(), ring: label_value("a\"b\\c\nd"), family: "" };
         text.one("x", "gauge", "Words.", 1e300);
         text.sample(&[("name", "\n")], f64::NEG_INFINITY);

@@ -1,33 +1,33 @@
 //! The fields of Wirehead's logger (`wirehead/log.py` of Wirehead 0.9.3: `SwapLog` and `WireheadSnapshot`), filled from a
-//! ring, so that what reads its lines reads ours.
+//! ring, so that tools for its lines can read ours.
 //!
-//! Sizes are in MiB, times in seconds since 1970, durations in seconds, as there. Where a ring has no such thing the
-//! nearest one is told: each field says which.
+//! As there, sizes are in MiB, times are Unix times in seconds, and durations are in seconds. If a ring has no exact
+//! equivalent, the field has the nearest value and says which.
 
 use crate::history::Swap;
 use crate::monitor::Observation;
 use serde::Serialize;
 
-/// Swaps that a snapshot tells.
+/// Number of swaps in a snapshot.
 const RECENT: usize = 10;
 const MIB: f64 = 1_048_576.0;
 
 /// One swap.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SwapLog {
-    /// When it was.
+    /// Time of the swap.
     pub swap_timestamp: f64,
-    /// When the one before it was; none for the first, and where that one is not known.
+    /// Time of the previous swap; `None` for the first, and if it is unknown.
     pub prev_swap_timestamp: Option<f64>,
-    /// For how long the generation before it was the newest one; none where clocks contradict the order of swaps.
+    /// Time for which the previous generation was the newest; `None` if clocks contradict the order of swaps.
     pub swap_duration: Option<f64>,
-    /// Swaps up to and with this one: the generation's number.
+    /// Number of swaps up to this one: the generation's number.
     pub swap_count: u64,
     /// The ring's name.
     pub db_name: String,
 }
 
-/// These swaps, the oldest first, as logs.
+/// Converts swaps, oldest first.
 #[must_use]
 pub fn logs(swaps: &[Swap], database: &str) -> Vec<SwapLog> {
     let mut before: Option<&Swap> = None;
@@ -50,61 +50,61 @@ fn seconds(unix_ms: u64) -> f64 {
     unix_ms as f64 / 1e3
 }
 
-/// The whole system at one moment.
+/// The state of the system at one time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Snapshot {
-    /// Finished samples for the generation that fills: those in it, and those that are on their way into it.
+    /// Number of finished samples for the filling generation: those in it, and those to be linked into it.
     pub samples_started: u64,
-    /// Samples in the generation that fills.
+    /// Number of samples in the filling generation.
     pub samples_completed: u64,
-    /// Finished samples that are not in it yet. (What is being generated is known to its generator alone.)
+    /// Number of finished samples that are not in it yet. (Only a generator knows what it is generating.)
     pub in_flight: u64,
-    /// Samples in a generation.
+    /// Number of samples per generation.
     pub swap_cap: u64,
-    /// How full the generation is that fills, in percent.
+    /// Fill level of the filling generation, in percent.
     pub fill_pct: f64,
-    /// Whether a generation is being promoted right now.
+    /// Whether a generation is being promoted.
     pub is_swapping: bool,
-    /// Always none: nobody waits for a lock.
+    /// Always `None`, because a ring has no lock.
     pub swap_lock_duration: Option<f64>,
-    /// Swaps so far.
+    /// Number of swaps so far.
     pub swap_count: u64,
-    /// When the last one was.
+    /// Time of the last swap.
     pub swap_timestamp: Option<f64>,
-    /// For how long the generation before the newest was the newest.
+    /// Time for which the generation before the newest was the newest.
     pub swap_duration: Option<f64>,
     /// Seconds since the last swap.
     pub time_since_last_swap: Option<f64>,
-    /// The mean of `swap_duration` over the swaps that are known.
+    /// Mean of `swap_duration` over the known swaps.
     pub avg_swap_duration: Option<f64>,
-    /// Samples finished a second, since the look before; at the first look, over the last swaps; 0 where not known.
+    /// Finished samples per second since the previous observation; for the first one, over recent swaps; 0 if unknown.
     pub samples_per_s: f64,
-    /// Swaps a second, in the same way.
+    /// Swaps per second, likewise.
     pub swaps_per_s: f64,
-    /// MiB that came into generations a second, in the same way.
+    /// MiB added to generations per second, likewise.
     pub write_mb_per_s: f64,
-    /// Samples in the generation that fills.
+    /// Number of samples in the filling generation.
     pub write_docs: u64,
-    /// MiB of its segments.
+    /// Size of its segments in MiB.
     pub write_size_mb: f64,
-    /// Samples in the newest generation.
+    /// Number of samples in the newest generation.
     pub read_docs: u64,
-    /// MiB of its segments.
+    /// Size of its segments in MiB.
     pub read_size_mb: f64,
-    /// Always 0: no sample passes through a server.
+    /// Always 0, because samples do not pass through a server.
     pub mongo_active_ops: u64,
     /// The ring's name.
     pub db_name: String,
-    /// Seconds between two looks.
+    /// Seconds between two observations.
     pub poll_interval: f64,
-    /// When this was seen.
+    /// Time of the observation.
     pub timestamp: f64,
-    /// The last ten swaps.
+    /// The ten most recent swaps.
     pub recent_swaps: Vec<SwapLog>,
 }
 
 impl Snapshot {
-    /// What `look` saw.
+    /// Converts an observation.
     #[must_use]
     pub fn of(look: &Observation, database: &str, interval: f64) -> Snapshot {
         let (status, last) = (&look.status, look.swaps.last());
@@ -145,7 +145,7 @@ impl Snapshot {
     }
 }
 
-/// Samples, swaps and bytes a second from the first of these swaps to the last.
+/// Returns samples, swaps and bytes per second from the first of these swaps to the last.
 fn over(swaps: &[Swap]) -> Option<[f64; 3]> {
     let (first, last) = (swaps.first()?, swaps.last()?);
     let took = last.unix_ms.checked_sub(first.unix_ms).filter(|ms| *ms > 0)? as f64 / 1e3;

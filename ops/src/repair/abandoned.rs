@@ -1,4 +1,4 @@
-//! Segments that dead owners finished, unfinished promotions, and the rest, which [`gc`](crate::gc::gc) removes.
+//! Finished segments of dead owners, unfinished promotions, and litter that [`gc`](crate::gc::gc) removes.
 
 use super::facts::{Blocker, Cause, Remedy};
 use super::misplaced::delivery_with;
@@ -15,7 +15,7 @@ use ringreel_format::SegmentId;
 use std::collections::HashSet;
 use std::path::PathBuf;
 
-/// A staged segment that is damaged, and whose owner is dead.
+/// A damaged staged segment of a dead owner.
 #[derive(Debug)]
 pub(super) struct Damaged {
     pub(super) owner: String,
@@ -23,13 +23,13 @@ pub(super) struct Damaged {
     pub(super) why: String,
 }
 
-/// A promotion that was begun and not finished, or a full generation that nobody promotes.
+/// Plans to finish an unfinished promotion, or to promote a full generation that no process promotes.
 pub(super) fn plan_promotion(ring: &Ring, life: &Liveness, plan: &mut Plan) -> Result<()> {
     let n = plan.newest + 1;
     let read = ring.layout.read(n);
     if ring.fs.exists(&read)? {
         if ring.fs.exists(&ring.layout.manifest(n))? {
-            return Ok(()); // it was finished while we looked
+            return Ok(()); // finished meanwhile
         }
         plan.depends_on_life = true;
         let blocked = after_manifests(plan);
@@ -39,7 +39,7 @@ pub(super) fn plan_promotion(ring: &Ring, life: &Liveness, plan: &mut Plan) -> R
     let fill = match ring.count_samples(n) {
         Ok(fill) => fill,
         Err(Error::Manifest { .. }) => return Ok(()),
-        Err(Error::Fs { source }) if source.is_gone() => return Ok(()), // a manifest that is lost, or no such directory
+        Err(Error::Fs { source }) if source.is_gone() => return Ok(()), // a lost manifest, or no such directory
         Err(error) => return Err(error),
     };
     if fill >= ring.descriptor.swap_cap {
@@ -53,7 +53,7 @@ pub(super) fn plan_promotion(ring: &Ring, life: &Liveness, plan: &mut Plan) -> R
     Ok(())
 }
 
-/// What dead owners finished and nobody has linked.
+/// Plans to link the finished segments of dead owners.
 pub(super) fn plan_staged(ring: &Ring, life: &Liveness, plan: &mut Plan) -> Result<()> {
     let linked = ring.in_filling(plan.newest + 1)?;
     let unclear: HashSet<SegmentId> =
@@ -85,7 +85,7 @@ pub(super) fn plan_staged(ring: &Ring, life: &Liveness, plan: &mut Plan) -> Resu
                 continue;
             }
             plan.depends_on_life = true;
-            // While nobody was watched yet, it may be a living one's, who has it in hand.
+            // Before heartbeats are watched, the owner may be alive and still be writing it.
             if *life != Liveness::Unknown
                 && let Err(Error::Format { source, .. }) = check_stored(&*ring.fs, &path)
             {
@@ -115,7 +115,7 @@ fn plan_quarantine(ring: &Ring, life: &Liveness, plan: &mut Plan, owner: &str, i
     }
 }
 
-/// Finishes promotions, and commits what dead owners finished, until nothing goes on any more.
+/// Finishes promotions and commits the finished segments of dead owners, until nothing changes any more.
 pub(super) fn bring_in(ring: &Ring, life: &Liveness) -> Result<()> {
     if !matches!(life, Liveness::Living(_)) {
         return Ok(());
@@ -124,10 +124,10 @@ pub(super) fn bring_in(ring: &Ring, life: &Liveness) -> Result<()> {
     loop {
         match ring.run_maintenance(Some(PromoteWhen::Full), &mut Due { reclaim: false, dead: DeadOwners::Adopt }) {
             Ok(Round { promoted: Some(Promoted::Done(_)), .. }) => {}
-            // What was delivered long ago and keeps its staging name (another user's) would be found again for ever.
+            // A delivered segment of another user keeps its staging name, and would be found again without end.
             Ok(round) if round.recovered.as_ref().is_some_and(|done| done.adopted > 0) => {}
             Ok(_) => return Ok(()),
-            // A manifest is lost that could not be rebuilt: the next look tells what is left.
+            // A lost manifest could not be rebuilt; the next plan lists what is left.
             Err(error @ Error::Manifest { .. }) => return left(&error),
             Err(Error::Fs { source }) if source.is_gone() => return left(&source.into()),
             Err(error) => return Err(error),
@@ -136,11 +136,11 @@ pub(super) fn bring_in(ring: &Ring, life: &Liveness) -> Result<()> {
 }
 
 fn left(error: &Error) -> Result<()> {
-    tracing::warn!("not all could be brought in: {error}");
+    tracing::warn!("not all finished segments could be linked: {error}");
     Ok(())
 }
 
-/// What nobody needs and the manager removes.
+/// Lists litter, which a manager removes.
 pub(super) fn plan_litter(ring: &Ring, plan: &mut Plan) -> Result<()> {
     let mut litter = |path: PathBuf, why: Cause| {
         plan.mends.push(RepairAction { what: "litter", path, why, action: Remedy::Reclaim, state: State::Litter });

@@ -1,4 +1,4 @@
-//! The index is made to say what the directory says. Nothing in the ring itself is touched.
+//! Updates the index from the directory. Changes nothing else in the ring.
 
 use ringreel::coordination::{CoordinationStore, SwapStatus};
 use ringreel::error::{Error, Result};
@@ -7,61 +7,60 @@ use ringreel::ring::Ring;
 use ringreel::role::Role;
 use serde::Serialize;
 
-/// One thing that an index should say and does not.
+/// One contradiction between index and directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Repair {
-    /// The counter of this generation would hand out numbers that are taken.
+    /// The counter would hand out indices that are in use.
     Counter {
-        /// The generation that fills.
+        /// The filling generation.
         generation: u64,
-        /// What the index would hand out next.
+        /// The next index that the counter hands out.
         handed_out: u64,
-        /// The first number that is free.
+        /// The first free index.
         free: u64,
     },
-    /// The swap status is older than the newest manifest, or there is none.
+    /// The swap status is older than the newest manifest, or missing.
     Status {
-        /// What the index says.
+        /// The generation in the swap status.
         says: Option<u64>,
         /// The newest generation.
         newest: u64,
     },
-    /// The index knows generations that the ring does not have: it is of another time, and is begun anew.
+    /// The index names a generation that the ring does not have, so it is cleared.
     Future {
-        /// What the index says.
+        /// The generation in the swap status.
         says: u64,
         /// The newest generation.
         newest: u64,
     },
 }
 
-/// Whether an index in the ring's own files knows nothing of it, though somebody worked there: then its index is
-/// elsewhere.
+/// Returns whether the index in the ring's files is unused although the ring was used: then its index is elsewhere.
 ///
 /// # Errors
-/// What the filesystem or the index says.
+/// The filesystem's or the index's errors.
 pub fn coordination_is_elsewhere(ring: &Ring) -> Result<bool> {
     let turned = ring.manifests.numbers()?.into_iter().any(|n| n > 0);
     let owners = ring.list_or_none(&ring.layout.staging())?;
     let used = turned || owners.iter().any(|owner| *owner != ring.me && is_owner(owner));
     let knows_nobody = ring.coordination.status()?.is_none() && ring.coordination.members()?.is_empty();
-    // Whoever linked anything took a number first.
+    // Each linked segment took an index first.
     Ok(used && knows_nobody && ring.coordination.handed_out(ring.manifests.newest()? + 1)? == 0)
 }
 
-/// What `store` should say of this ring and does not; with `apply`, it is told. Where it knows more than the directory
-/// shows, that may be newer than our view of the directory: it is thrown away only if `nobody_works`.
+/// Compares `store` with the directory; with `apply`, also updates it. If it names a newer generation than the directory,
+/// our view of the directory may be stale, so it is cleared only if `nobody_works`.
 ///
 /// # Errors
-/// What the filesystem or the index says.
+/// The filesystem's or the index's errors.
 pub fn repair_coordination(
     ring: &Ring,
     store: &dyn CoordinationStore,
     apply: bool,
     nobody_works: bool,
 ) -> Result<Vec<Repair>> {
-    // In this order: what is published meanwhile is seen.
+    // Read before the manifests, so that what is published meanwhile is seen.
     let status = store.status()?;
     if let Some(status) = &status {
         ring.manifests.hint(status.generation);
@@ -87,7 +86,7 @@ pub fn repair_coordination(
             let (unix_ms, total_samples) = (manifest.summary.unix_ms, manifest.summary.total_samples);
             let status = SwapStatus { generation: newest, unix_ms, total_samples };
             if !store.publish_status(&status)? && nobody_works {
-                store.clear()?; // what stands there makes no sense
+                store.clear()?; // the stored status is invalid
                 store.publish_status(&status)?;
             }
         }
@@ -103,11 +102,11 @@ pub fn repair_coordination(
     Ok(repairs)
 }
 
-/// Makes `target` the index of this ring: it is told what the directory says, and which token the manager's lease
-/// had. What this ring's index held is thrown away, where it can be reached.
+/// Makes `target` the index of this ring: updates it from the directory, and copies the token of the manager's lease. Then
+/// clears the old index if it is reachable.
 ///
 /// # Errors
-/// What the filesystem or `target` says.
+/// The filesystem's errors, or those of `target`.
 pub fn move_coordination(ring: &Ring, target: &dyn CoordinationStore) -> Result<Vec<Repair>> {
     let told = repair_coordination(ring, target, true, true)?;
     let role = Role::Manager.as_str();
@@ -117,10 +116,10 @@ pub fn move_coordination(ring: &Ring, target: &dyn CoordinationStore) -> Result<
             target.release_lease(role, lease.token)?;
         }
         Ok(None) => {}
-        Err(error) => tracing::warn!("the old index is left as it is: {error}"),
+        Err(error) => tracing::warn!("cannot read the manager's lease in the old index: {error}"),
     }
     if let Err(error) = ring.coordination.clear() {
-        tracing::debug!(%error, "the old index is left as it is");
+        tracing::debug!(%error, "cannot clear the old index");
     }
     Ok(told)
 }

@@ -1,4 +1,4 @@
-//! What is wrong in a ring, what repair does about it, and what it waits for. `why` is the text of an error.
+//! Causes, remedies and blockers of repairs. `why` is the text of an error.
 
 use super::Repair;
 use ringreel::ring::validation_split::DamagedSample;
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)] // each variant says what its fields are
 pub enum Cause {
-    /// There is no `ring.json`.
+    /// `ring.json` is missing.
     NoDescriptor,
     /// `ring.json` cannot be used.
     BadDescriptor { why: String },
@@ -34,13 +34,13 @@ pub enum Cause {
     DamagedSegment { why: String },
     /// The last name of samples that no manifest lists.
     LastName { samples: u64 },
-    /// A directory whose generation was promoted.
+    /// A directory whose generation is already promoted.
     PromotedAlready,
     /// A name in the trash.
     Trash,
-    /// The index says something else than the directory.
+    /// The index contradicts the directory.
     Coordination(Repair),
-    /// A sample that is held out is damaged.
+    /// A held-out sample is damaged.
     HeldOut {
         #[serde(serialize_with = "sample_text")]
         sample: DamagedSample,
@@ -51,40 +51,40 @@ fn sample_text<S: serde::Serializer>(sample: &DamagedSample, serializer: S) -> R
     serializer.collect_str(&sample.id)
 }
 
-/// What happens to it.
+/// What repair does about a cause.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)] // each variant says what its fields are
 pub enum Remedy {
-    /// `ring.json` is made again.
+    /// Recreate `ring.json`.
     RemakeDescriptor,
-    /// The manifest is rebuilt; from what, is known later.
+    /// Rebuild the manifest, from evidence that is known later.
     Rebuild,
-    /// The manifest of generation 0 is made again.
+    /// Recreate the manifest of generation 0.
     RemakeEmpty,
-    /// The manifest is rebuilt from the segments in the directory.
+    /// Rebuild the manifest from the segments in the directory.
     RebuildFrom(Rebuilding),
-    /// Nothing: nothing is known of the right manifest.
+    /// None, because the correct manifest is unknown.
     NothingIsKnown,
-    /// Nothing: the manifest is whole.
+    /// None, because the manifest is intact.
     LeaveWhole,
-    /// The user puts the manifests back, or exports the samples.
+    /// The user restores the manifests, or exports the samples.
     RestoreManifests,
-    /// The promotion is finished.
+    /// Finish the promotion.
     FinishPromotion,
-    /// The generation is promoted.
+    /// Promote the generation.
     Promote,
-    /// The segments are linked into the generation that fills.
+    /// Link the segments into the filling generation.
     Link,
-    /// The segment is staged again, and linked.
+    /// Stage the segment again, and link it.
     StageAgain,
-    /// The segment goes to quarantine.
+    /// Move the segment to quarantine.
     Quarantine,
-    /// A segment with its last name goes to quarantine.
+    /// Move a damaged segment with its last name to quarantine.
     QuarantineDamaged { why: String },
     /// A manager removes it.
     Reclaim,
-    /// The index is updated from the directory.
+    /// Update the index from the directory.
     UpdateIndex,
     /// The user restores the file.
     RestoreFile,
@@ -95,17 +95,17 @@ pub enum Remedy {
 pub struct Rebuilding {
     /// The generation.
     pub generation: u64,
-    /// Whether its directory is there. Else a manifest that lists nothing takes the place.
+    /// Whether its directory exists. If not, the rebuilt manifest is empty.
     pub is_there: bool,
-    /// Samples,
+    /// Number of samples in the rebuilt manifest.
     pub samples: u64,
-    /// and segments that are listed.
+    /// Number of segments in the rebuilt manifest.
     pub segments: usize,
-    /// Samples that the lost one listed, where its neighbours tell.
+    /// Number of samples in the lost manifest, if the adjacent manifests tell it.
     pub listed: Option<u64>,
-    /// Damaged files in the directory.
+    /// Number of damaged files in the directory.
     pub damaged: usize,
-    /// Staged segments that go to quarantine, because whether they were delivered cannot be told.
+    /// Number of staged segments that go to quarantine, because they may have been delivered already.
     pub unclear: usize,
 }
 
@@ -114,28 +114,28 @@ pub struct Rebuilding {
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)] // each variant says what its fields are
 pub enum Blocker {
-    /// The manifest of this generation comes first.
+    /// The manifest of this generation must be repaired first.
     ManifestFirst { generation: u64 },
-    /// Lost manifests come first.
+    /// Lost manifests must be repaired first.
     ManifestsFirst,
-    /// The user puts the right manifest back.
+    /// The user must restore the correct manifest.
     RestoreManifest,
-    /// A manifest of another version.
+    /// A manifest has another version.
     OtherVersion,
-    /// The manifest of this directory and more are lost.
+    /// The manifest of this directory and others are lost.
     ManifestsLost { path: PathBuf },
     /// A manifest that may list the segment cannot be read.
     UnreadableManifest,
     /// The promotion waits for this.
     HeldBack { by: String },
-    /// The index does not answer.
+    /// The index is unreachable.
     IndexAway,
-    /// No heartbeats were watched yet.
+    /// Heartbeats have not been watched yet.
     NotWatched,
-    /// The index does not answer, so no heartbeats are seen.
+    /// The index is unreachable, so heartbeats cannot be seen.
     Unheard,
     /// The number of live managers and generators, and the name of one.
     Living { count: usize, one: String },
-    /// There is no second copy of a sample.
+    /// The ring has no second copy of a sample.
     NoCopy,
 }

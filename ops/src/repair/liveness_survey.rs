@@ -1,4 +1,4 @@
-//! Who lives: everybody who may is watched for a lease.
+//! Finds out which processes are alive, by watching heartbeats for a lease.
 
 use super::facts::Blocker;
 use ringreel::coordination::if_available;
@@ -10,22 +10,22 @@ use ringreel::role::Role;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// Looks in the time of one lease.
+/// Polls per lease.
 const LOOKS: u32 = 8;
 
-/// Who was heard.
+/// Which processes are alive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Liveness {
-    /// Nobody was watched yet: everybody may be dead, and may live.
+    /// Heartbeats have not been watched yet: every process may be dead or alive.
     Unknown,
-    /// It cannot be told: the index does not answer.
+    /// The index is unreachable, so heartbeats cannot be seen.
     Unheard,
-    /// These managers and generators live (and whoever did not say what it is); all others are silent.
+    /// These managers, generators and processes of unknown role are alive; all others are silent.
     Living(BTreeSet<String>),
 }
 
 impl Liveness {
-    /// Why what needs that nobody works cannot be done now. None: it can.
+    /// Returns why a repair that requires that no manager or generator runs is blocked; `None` if it is possible.
     pub fn is_in_the_way(&self) -> Option<Blocker> {
         match self {
             Liveness::Unknown => Some(Blocker::NotWatched),
@@ -37,7 +37,7 @@ impl Liveness {
         }
     }
 
-    /// Whether what `owner` left is to be taken for a dead one's, as far as is known.
+    /// Returns whether `owner` may be dead.
     pub fn may_be_dead(&self, owner: &str) -> bool {
         match self {
             Liveness::Unknown => true,
@@ -47,28 +47,28 @@ impl Liveness {
     }
 }
 
-/// Whose heartbeats are waited for.
+/// The wait for heartbeats.
 #[derive(Clone, Copy, Debug)]
 pub struct Survey {
-    /// How many processes there are.
+    /// Number of watched processes.
     pub processes: usize,
-    /// For how long; longer where their leases are longer.
+    /// Duration; longer for processes with longer leases.
     pub time: Duration,
 }
 
-/// Watches, for a lease or two, who gives a sign of life. Nobody is watched for where nobody can be.
+/// Watches heartbeats for a lease. Returns at once if there are no members and no owners.
 ///
 /// # Errors
-/// What the filesystem or the index says.
+/// The filesystem's or the index's errors.
 pub fn who_lives(ring: &Ring, told: &dyn Fn(Survey)) -> Result<Liveness> {
     watch_for(ring, 1, told)
 }
 
-/// Watches all members and owners until the heartbeat of each was seen, or was missing for
-/// `leases` leases (each the longer of its own and ours).
+/// Watches all members and owners until the heartbeat of each was seen, or was missing for `leases` leases (each the
+/// longer of its own and ours).
 ///
 /// # Errors
-/// What the filesystem or the index says.
+/// The filesystem's or the index's errors.
 pub fn watch_for(ring: &Ring, leases: u32, told: &dyn Fn(Survey)) -> Result<Liveness> {
     let begun = Instant::now();
     let mut watch = ring.failure_detector();
@@ -95,7 +95,7 @@ pub fn watch_for(ring: &Ring, leases: u32, told: &dyn Fn(Survey)) -> Result<Live
     known.retain(|member| !watch.is_dead(member));
     drop(watch);
     let Some(beats) = if_available(ring.coordination.members())? else { return Ok(Liveness::Unheard) };
-    // Readers and those who only look are in nobody's way.
+    // Readers and observers do not block repairs.
     let works = |member: &String| {
         let beat = beats.iter().find(|(name, _)| name == member).map(|(_, beat)| *beat);
         let role =

@@ -1,9 +1,9 @@
-//! A manifest that is gone or damaged is rebuilt from what its generation's directory proves.
+//! Rebuilds missing or damaged manifests from the evidence in the generation's directory.
 //!
-//! Where nothing but what is certain is listed, the rebuilt manifest lists the ids that the lost one listed, as far as
-//! they are there: whoever still knows the lost one sees no difference, and anybody may work meanwhile. It is published
-//! by link, as every manifest: had one been there that we do not see, it counts. What is only inferred, and a damaged
-//! manifest, whose name is used a second time, wait until no manager and no generator lives.
+//! A rebuilt manifest of certain segments alone lists the same ids as the lost one, as far as they still exist. Processes
+//! that still know the lost manifest see no difference, so others may work meanwhile. It is published by link, like every
+//! manifest: if one exists that this client does not see, the existing one wins. Manifests with inferred segments, and
+//! replacements of damaged manifests, wait until no manager and no generator is alive.
 
 use super::facts::{Blocker, Cause, Rebuilding, Remedy};
 use super::reconstruct::{Choice, drop_listed, evidence, samples, summary_of};
@@ -20,12 +20,12 @@ use ringreel_format::SegmentId;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
 
-/// So many generations may lie beyond the newest manifest, of which we find that they had one.
+/// Most generations beyond the newest manifest whose manifests can be rebuilt.
 const BEYOND: u64 = 64;
-/// How a message begins that says that another version wrote a manifest.
+/// Beginning of the error message for a manifest of another version.
 const OTHER_VERSION: &str = "it has version";
 
-/// Manifests as they are to be, for those that are lost.
+/// The rebuilt manifests, by generation.
 #[derive(Debug, Default)]
 pub(super) struct Rebuilt(BTreeMap<u64, Manifest>);
 
@@ -47,17 +47,17 @@ impl Rebuilt {
     }
 }
 
-/// One that is to be published.
+/// A manifest to publish.
 #[derive(Debug)]
 pub(super) struct Rebuild {
     generation: u64,
-    /// Whether a damaged one stands there.
+    /// The error of the damaged manifest that it replaces.
     replaces: Option<String>,
-    /// Segments of which it cannot be told whether they were delivered.
+    /// Staged segments that may or may not have been delivered.
     pub(super) unclear: Vec<SegmentEntry>,
 }
 
-/// Finds the manifests that are lost, oldest first, and what takes their place.
+/// Finds the lost manifests, oldest first, and rebuilds them in the plan.
 pub(super) fn plan_manifests(ring: &Ring, life: &Liveness, plan: &mut Plan) -> Result<()> {
     let newest = ring.manifests.numbers()?.into_iter().max();
     let mut broken = broken(ring, newest.unwrap_or(0), plan)?;
@@ -81,7 +81,7 @@ pub(super) fn plan_manifests(ring: &Ring, life: &Liveness, plan: &mut Plan) -> R
         let (manifest, choice, action) = rebuild(ring, n, before.as_ref(), after.as_ref(), plan, &elsewhere)?;
         let mut blocked = beyond.clone();
         let replaces = if let Cause::Refused { why } = &why { Some(why.clone()) } else { None };
-        // Where the next one is lost, too, a segment that came late may lie in both directories, and no manifest
+        // If the next manifest is lost too, a segment that was linked late may be in both directories, and no manifest
         // says which of them listed it.
         let in_doubt = choice.inferred || numbers.contains(&(n + 1));
         if blocked.is_none() && (replaces.is_some() || in_doubt) {
@@ -102,10 +102,10 @@ pub(super) fn plan_manifests(ring: &Ring, life: &Liveness, plan: &mut Plan) -> R
     Ok(())
 }
 
-/// Manifests up to the newest that are gone or damaged: number, and what is wrong.
+/// Returns the missing and damaged manifests up to the newest: number and cause.
 fn broken(ring: &Ring, newest: u64, plan: &mut Plan) -> Result<Vec<(u64, Cause)>> {
     let mut broken = Vec::new();
-    // Older ones may have been pruned, and count as listing nothing.
+    // Older manifests may be pruned, and count as empty.
     for n in first_unpruned(newest)..=newest {
         let path = ring.layout.manifest(n);
         match ring.manifests.get_surely(n) {
@@ -126,12 +126,12 @@ fn broken(ring: &Ring, newest: u64, plan: &mut Plan) -> Result<Vec<(u64, Cause)>
     Ok(broken)
 }
 
-/// Generations that are too far beyond the newest manifest to be rebuilt: who began again below them would deliver
-/// them twice. Why nothing can be done then.
+/// Finds generations too far beyond the newest manifest to be rebuilt. Returns a blocker if there are any, because new
+/// generations below them would deliver their samples twice.
 fn plan_beyond(ring: &Ring, plan: &mut Plan) -> Result<Option<Blocker>> {
     let mut blocked = None;
     let names = ring.fs.list(ring.layout.root())?;
-    // In this order: a ring that turns while we look lacks no manifest.
+    // Listed after the directories, so that a promotion meanwhile does not look like a lost manifest.
     let newest = ring.manifests.numbers()?.into_iter().max().max(Some(plan.newest)).unwrap_or(0);
     for k in read_generations(&names) {
         let path = ring.layout.read(k);
@@ -147,8 +147,8 @@ fn plan_beyond(ring: &Ring, plan: &mut Plan) -> Result<Option<Blocker>> {
     Ok(blocked)
 }
 
-/// The highest generation beyond the newest manifest that holds a segment which a manifest must have listed. (A
-/// promotion that is not finished leaves all staging names.)
+/// Returns the highest generation beyond the newest manifest with a segment that a manifest must have listed. (An
+/// unfinished promotion leaves all staging names.)
 fn beyond(ring: &Ring, newest: Option<u64>) -> Result<Option<u64>> {
     let next = newest.map_or(0, |newest| newest + 1);
     let mut top = None;
@@ -205,8 +205,8 @@ fn rebuild(
     Ok((Manifest::new(summary, choice.listed.clone()), choice, action))
 }
 
-/// Staged segments that generation `n` may have listed. What cannot be read just now is an error: once the manifest is
-/// there, it would be committed, perhaps a second time.
+/// Returns the staged segments that generation `n` may have listed. A segment that cannot be read now is an error, because
+/// it would be committed, perhaps a second time, once the manifest exists.
 fn staged_before(ring: &Ring, n: u64, plan: &Plan, elsewhere: &HashSet<SegmentId>) -> Result<Vec<SegmentEntry>> {
     let mut staged = Vec::new();
     for owner in ring.fs.list(&ring.layout.staging())?.into_iter().filter(|owner| is_owner(owner)) {
@@ -217,7 +217,7 @@ fn staged_before(ring: &Ring, n: u64, plan: &Plan, elsewhere: &HashSet<SegmentId
                 Err(Error::Fs { source }) if source.is_retryable() || source.is_denied() => {
                     return Err(source.into());
                 }
-                Err(Error::Fs { .. } | Error::Format { .. }) => continue, // gone, or nobody can commit it
+                Err(Error::Fs { .. } | Error::Format { .. }) => continue, // gone, or cannot be committed
                 Err(error) => return Err(error),
             };
             let entry = SegmentEntry { owner: owner.as_str().into(), ..SegmentEntry::of(&tail, 0) };
@@ -234,9 +234,9 @@ pub(super) fn apply_rebuild(ring: &Ring, rebuild: &Rebuild, rebuilt: &Rebuilt) -
     let n = rebuild.generation;
     let path = ring.layout.manifest(n);
     let Some(manifest) = rebuilt.0.get(&n) else { return Ok(()) };
-    // Nobody is to commit them once the manifest is there.
+    // First, so that they are not committed once the manifest exists.
     for entry in &rebuild.unclear {
-        let why = format!("the manifest of generation {n} was lost: whether it was delivered cannot be told");
+        let why = format!("the manifest of generation {n} was lost: this segment may have been delivered already");
         ring.quarantine_staged(&entry.owner, entry.id, why)?;
     }
     let refused = |message: String| Error::Manifest { path: path.clone(), message, passing: false };
@@ -252,18 +252,18 @@ pub(super) fn apply_rebuild(ring: &Ring, rebuild: &Rebuild, rebuilt: &Rebuilt) -
             keep_in_quarantine(ring, &path, &format!("manifest.{n}"), why)?;
             put_in_place(ring, &temp, &path, &bytes)?;
         }
-        Some(_) => {} // somebody else did it
+        Some(_) => {} // repaired by another process
     }
     Ok(ring.fs.sync_dir(&ring.layout.manifests())?)
 }
 
-/// Replaces what stands at `path`. The name is there all the time: were it gone for a moment, somebody might take the
-/// generation for one that was never promoted.
+/// Replaces the file at `path` by a rename. The name exists all the time: if it were missing for a moment, another process
+/// might promote the generation again.
 pub(super) fn put_in_place(ring: &Ring, temp: &Path, path: &Path, bytes: &[u8]) -> Result<()> {
     write_new(&*ring.fs, temp, bytes, true)?;
     if let Err(error) = ring.fs.rename(temp, path) {
-        let _ = ring.fs.forget_file(temp); // litter at worst
-        // The reply may have been lost.
+        let _ = ring.fs.forget_file(temp); // at worst, litter stays
+        // The rename may have succeeded and its reply been lost.
         if ring.fs.read(path, bytes.len() as u64).ok().as_deref() != Some(bytes) {
             return Err(error.into());
         }

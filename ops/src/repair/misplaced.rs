@@ -1,5 +1,5 @@
-//! A segment whose last name lies where nobody looks for it is staged again, under its owner: then it is brought in as
-//! what all dead owners finished is.
+//! Segments whose last name is in a directory where no process looks for it. They are staged again under their owner, and
+//! then linked like all finished segments of dead owners.
 
 use super::facts::{Blocker, Cause, Remedy};
 use super::{Liveness, Plan};
@@ -12,10 +12,10 @@ use ringreel::segment::reader::check_stored;
 use ringreel::swap::orphans::Delivery;
 use std::path::PathBuf;
 
-/// At most so many are looked at in one directory at a time.
+/// Most segments that are examined in one directory at a time.
 const AT_ONCE: usize = 10_000;
 
-/// One of them.
+/// A misplaced segment.
 #[derive(Debug)]
 pub(super) struct Stray {
     path: PathBuf,
@@ -24,14 +24,14 @@ pub(super) struct Stray {
     damage: Option<String>,
 }
 
-/// Finds segments that are delivered by no manifest, and have a name in a generation's directory only.
+/// Finds segments that no manifest lists and whose only name is in a generation's directory.
 pub(super) fn plan_strays(ring: &Ring, life: &Liveness, plan: &mut Plan) -> Result<()> {
     let next = plan.newest + 1;
     for name in ring.fs.list(ring.layout.root())? {
         let dir = ring.layout.root().join(&name);
         let Some(found) = GenerationDir::parse(&name) else { continue };
         if matches!(found.phase(next), Phase::Filling | Phase::Promoting) {
-            continue; // a manifest to come lists what is in it
+            continue; // its future manifest will list the contents
         }
         let manifest = match found {
             GenerationDir::Write(_) => None,
@@ -62,7 +62,7 @@ pub(super) fn plan_strays(ring: &Ring, life: &Liveness, plan: &mut Plan) -> Resu
                 _ => None,
             };
             plan.depends_on_life |= blocked.is_none();
-            ring.failure_detector().silence(&entry.owner); // from now on
+            ring.failure_detector().silence(&entry.owner); // starts to time its silence
             plan.add("segment", &path, why, action, blocked.clone());
             if blocked.is_none() {
                 plan.strays.push(Stray { path, entry, damage });
@@ -72,10 +72,10 @@ pub(super) fn plan_strays(ring: &Ring, life: &Liveness, plan: &mut Plan) -> Resu
     Ok(())
 }
 
-/// What the manifests say, and those that are to be rebuilt.
+/// Returns whether a segment was delivered, by the existing and the rebuilt manifests.
 pub(super) fn delivery_with(ring: &Ring, entry: &SegmentEntry, plan: &Plan) -> Result<Delivery> {
     if entry.born > plan.newest + 1 {
-        return Ok(Delivery::Unclear); // manifests are lost that would list it
+        return Ok(Delivery::Unclear); // the manifests that would list it are lost
     }
     if plan.rebuilt.numbers().any(|n| n >= entry.born && plan.rebuilt.lists(n, entry.id)) {
         return Ok(Delivery::Delivered);
@@ -93,7 +93,7 @@ pub(super) fn delivery_with(ring: &Ring, entry: &SegmentEntry, plan: &Plan) -> R
     if from > plan.newest { Ok(Delivery::Undelivered) } else { ring.delivery_from(entry, from, plan.newest) }
 }
 
-/// Gives it a staging name again: from there it is brought in, or goes to quarantine.
+/// Gives the segment a staging name again; a damaged one then goes to quarantine.
 pub(super) fn apply_stray(ring: &Ring, stray: &Stray) -> Result<()> {
     stage_again(ring, stray)?;
     match &stray.damage {
@@ -107,10 +107,10 @@ fn stage_again(ring: &Ring, stray: &Stray) -> Result<()> {
     let staged = ring.layout.sealed(owner, *id);
     ring.fs.ensure_dir(&ring.layout.staging())?;
     ring.fs.ensure_dir(&ring.layout.staging_of(owner))?;
-    // A wrong no: the next look finds the stray again.
+    // If the file is wrongly reported as missing, the next plan finds it again.
     match ring.fs.link(&stray.path, &staged) {
         Ok(()) => Ok(()),
-        Err(error) if error.is_gone() => Ok(()), // somebody moved it
+        Err(error) if error.is_gone() => Ok(()), // moved by another process
         Err(error) => match same_file(&*ring.fs, &stray.path, &staged) {
             Ok(Some(true)) => Ok(()),
             _ => Err(error.into()),

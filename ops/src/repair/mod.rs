@@ -1,19 +1,20 @@
-//! Repair: a damaged ring is mended as far as what lies there proves what was. First everything is looked at and a plan
-//! is made; then, where that is asked for, it is carried out. No sample is ever deleted.
+//! Repair restores a damaged ring as far as the existing files prove its former state. It first makes a plan, and then
+//! applies it on request. It never deletes a sample.
 //!
-//! | file | what it mends |
+//! | file | repairs |
 //! |---|---|
-//! | [`ring_json`] | `ring.json` is gone or damaged |
-//! | `manifests` | a manifest is gone or damaged |
-//! | `reconstruct` | what a generation's directory proves of its manifest |
-//! | `misplaced` | a segment that no manifest lists, in a directory where nobody looks for it, and nowhere else |
-//! | `abandoned` | what dead owners finished; promotions that nobody finishes |
-//! | [`facts`] | what is wrong, what is done about it, what that waits for |
-//! | [`liveness_survey`] | who lives, watched for a lease |
-//! | [`coordination`] | the index says something else than the directory |
+//! | [`ring_json`] | a missing or damaged `ring.json` |
+//! | `manifests` | missing or damaged manifests |
+//! | `reconstruct` | evidence in a generation's directory for its lost manifest |
+//! | `misplaced` | a segment whose only name is in a directory where no process looks for it |
+//! | `abandoned` | finished segments of dead owners; unfinished promotions |
+//! | [`facts`] | causes, remedies and blockers of repairs |
+//! | [`liveness_survey`] | which processes are alive, by their heartbeats |
+//! | [`coordination`] | an index that contradicts the directory |
 //!
-//! Promise: at any time it may be killed, and run again; beside it others may work. Nothing finished is lost by it, and
-//! nothing is delivered twice. What would need that nobody else works is done only when nobody was heard for a lease.
+//! Repair may be killed at any time and run again, and it may run beside other processes. It loses no finished sample and
+//! delivers none twice. A repair that requires that no generator or manager runs is made only after no heartbeat was seen
+//! for a lease.
 
 mod abandoned;
 pub mod coordination;
@@ -43,41 +44,41 @@ use ringreel::ring::validation_split::DamagedSample;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-/// What is to become of something.
+/// Whether a repair can be made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// It can be mended.
+    /// It can be made.
     ToDo,
-    /// It cannot be mended now; why, and what to do.
+    /// It cannot be made now: why, and what to do.
     Blocked(Blocker),
-    /// It harms nobody, and is removed by the manager, or by `ringreel gc --apply`.
+    /// Harmless litter, which a manager or `ringreel gc --apply` removes.
     Litter,
 }
 
-/// One thing that is to be mended.
+/// One repair.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RepairAction {
     /// `ring`, `manifest`, `promotion`, `segment`, `staged`, `index`, `held-out` or `litter`.
     pub what: &'static str,
-    /// Which path; the place of an index that is none.
+    /// The path; of an index, its place.
     pub path: PathBuf,
     /// What is wrong.
     pub why: Cause,
-    /// What happens to it.
+    /// What repair does about it.
     pub action: Remedy,
-    /// Whether that can be.
+    /// Whether that is possible.
     pub state: State,
 }
 
-/// What is to be done.
+/// All repairs of a ring.
 #[derive(Debug, Default)]
 pub struct Plan {
-    /// In the order in which it is done.
+    /// The repairs, in the order in which they are made.
     pub mends: Vec<RepairAction>,
-    /// Whether more would be known if who lives were known.
+    /// Whether the plan may change once it is known which processes are alive.
     pub depends_on_life: bool,
-    /// The newest generation, once all manifests are there.
+    /// The newest generation, once all manifests are rebuilt.
     newest: u64,
     rebuilt: Rebuilt,
     rebuilds: Vec<Rebuild>,
@@ -86,12 +87,12 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// What is to be mended: all but litter.
+    /// Returns all repairs, without litter.
     pub fn open(&self) -> impl Iterator<Item = &RepairAction> {
         self.mends.iter().filter(|mend| mend.state != State::Litter)
     }
 
-    /// Whether a manifest is lost that cannot be rebuilt now.
+    /// Returns whether a manifest is lost that cannot be rebuilt now.
     fn lacks_manifests(&self) -> bool {
         self.mends.iter().any(|mend| mend.what == "manifest" && mend.state != State::ToDo)
     }
@@ -102,10 +103,10 @@ impl Plan {
     }
 }
 
-/// Looks at everything, and says what is to be done. Nothing is changed.
+/// Examines the ring and makes a plan. Changes nothing.
 ///
 /// # Errors
-/// What the filesystem says.
+/// The filesystem's errors.
 pub fn plan_repair(ring: &Ring, life: &Liveness) -> Result<Plan> {
     let mut plan = Plan::default();
     plan_manifests(ring, life, &mut plan)?;
@@ -117,10 +118,11 @@ pub fn plan_repair(ring: &Ring, life: &Liveness) -> Result<Plan> {
     Ok(plan)
 }
 
-/// The same; where it matters who lives, that is watched for, as long as a lease lasts. `told` hears of it.
+/// Like [`plan_repair`], but if the plan depends on which processes are alive, watches heartbeats for a lease first, and
+/// calls `told` before.
 ///
 /// # Errors
-/// What the filesystem says.
+/// The filesystem's errors.
 pub fn plan_repair_watching(ring: &Ring, told: &dyn Fn(Survey)) -> Result<(Plan, Liveness)> {
     let plan = plan_repair(ring, &Liveness::Unknown)?;
     if !plan.depends_on_life {
@@ -130,10 +132,10 @@ pub fn plan_repair_watching(ring: &Ring, told: &dyn Fn(Survey)) -> Result<(Plan,
     Ok((plan_repair(ring, &life)?, life))
 }
 
-/// Does what the plan says. What cannot be done now is in the next plan again.
+/// Applies the plan. Blocked repairs appear again in the next plan.
 ///
 /// # Errors
-/// What the filesystem or the index says; it can be run again.
+/// The filesystem's or the index's errors; the repair can be run again.
 pub fn apply_repair(ring: &Ring, plan: &Plan, life: &Liveness) -> Result<()> {
     for rebuild in &plan.rebuilds {
         apply_rebuild(ring, rebuild, &plan.rebuilt)?;
@@ -143,25 +145,27 @@ pub fn apply_repair(ring: &Ring, plan: &Plan, life: &Liveness) -> Result<()> {
     }
     for damaged in &plan.damaged {
         match ring.quarantine_staged(&damaged.owner, damaged.id, damaged.why.clone()) {
-            Err(Error::Fs { source }) if source.is_denied() => tracing::warn!("left to its owner: {source}"),
+            Err(Error::Fs { source }) if source.is_denied() => {
+                tracing::warn!("cannot quarantine a segment of another user: {source}")
+            }
             other => drop(other?),
         }
     }
-    // While a manifest is lost, all that goes by the manifests waits.
+    // What depends on the manifests waits while one is lost.
     if !plan.lacks_manifests() {
         bring_in(ring, life)?;
         if if_available(ring.coordination.ping())?.is_some() {
             repair_coordination(ring, &*ring.coordination, true, life.is_in_the_way().is_none())?;
         }
     }
-    let _ = ring.fs.remove_dir(&ring.layout.staging_of(&ring.me)); // stays where something is in it
+    let _ = ring.fs.remove_dir(&ring.layout.staging_of(&ring.me)); // fails if it is not empty
     Ok(())
 }
 
-/// Lists the damaged samples that are held out. Nothing replaces them, because the held-out samples never change.
+/// Lists the damaged held-out samples. They cannot be replaced, because the held-out samples never change.
 ///
 /// # Errors
-/// What the filesystem says.
+/// The filesystem's errors.
 pub fn held_out_damage(ring: &Ring) -> Result<Vec<RepairAction>> {
     let damaged = match ring.damaged_held_out() {
         Err(Error::Manifest { .. } | Error::RingNotFound { .. }) => Vec::new(), // the manifests come first
@@ -184,10 +188,10 @@ fn plan_index(ring: &Ring, life: &Liveness, plan: &mut Plan) -> Result<()> {
         plan.add("index", &place, why, Remedy::UpdateIndex, Some(Blocker::IndexAway));
         return Ok(());
     }
-    // What the manifests that are rebuilt change, is known only then.
+    // The correct contents of the index are known only after all manifests are rebuilt.
     if plan.rebuilds.is_empty() && !plan.lacks_manifests() {
         for repair in repair_coordination(ring, &*ring.coordination, false, life.is_in_the_way().is_none())? {
-            // It may be our view of the directory that is old: what somebody works with is not thrown away.
+            // Our view of the directory may be stale, so an index in use is not discarded.
             let future = matches!(repair, Repair::Future { .. });
             plan.depends_on_life |= future;
             let blocked = if future { life.is_in_the_way() } else { None };

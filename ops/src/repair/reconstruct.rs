@@ -1,9 +1,9 @@
-//! What a generation's directory proves of its manifest, when that is lost.
+//! Evidence in a generation's directory for its lost manifest.
 //!
-//! A staging name stays until a manifest lists its segment. So a segment in `read.<n>` that has no staging name, and
-//! that no other manifest lists, was listed by manifest `n`. One that has a staging name may have been, too: whoever
-//! published the manifest died before he removed the name; or it came too late, and its owner links it once more. How
-//! many samples the manifest listed, the neighbours' totals tell.
+//! A staging name exists until a manifest lists its segment. So a segment in `read.<n>` without a staging name that no
+//! other manifest lists was listed by manifest `n`. A segment with a staging name may have been listed too, if the
+//! promoter died before it removed the name; or it was linked too late, and its owner links it again. The totals of the
+//! adjacent manifests tell how many samples the manifest listed.
 
 use super::manifests::Rebuilt;
 use ringreel::error::{Error, Result};
@@ -13,28 +13,28 @@ use ringreel_format::SegmentId;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// What lies in a directory whose manifest is lost, and is listed by no other one. Each id once, in the order in which
+/// The segments in a directory with a lost manifest that no other manifest lists. Each id once, in the order in which
 /// segments are chosen.
 #[derive(Debug, Default)]
 pub(super) struct Evidence {
-    /// Whether the directory is there.
+    /// Whether the directory exists.
     pub there: bool,
     /// Segments that the manifest must have listed.
     pub certain: Vec<SegmentEntry>,
     /// Segments that it may have listed.
     pub possible: Vec<SegmentEntry>,
-    /// Files that cannot be read.
+    /// Number of files that cannot be read.
     pub damaged: usize,
 }
 
-/// What is to be listed, and what cannot be told of.
+/// The segments to list.
 #[derive(Debug)]
 pub(super) struct Choice {
-    /// The segments of the manifest.
+    /// The segments of the rebuilt manifest.
     pub listed: Vec<SegmentEntry>,
-    /// Whether any of them, or of the others, is there by inference alone.
+    /// Whether the choice is inferred and not certain.
     pub inferred: bool,
-    /// Staged segments of which it cannot be told whether they were delivered.
+    /// Staged segments that may or may not have been delivered.
     pub unclear: Vec<SegmentEntry>,
 }
 
@@ -43,14 +43,15 @@ pub(super) fn samples(segments: &[SegmentEntry]) -> u64 {
 }
 
 impl Evidence {
-    /// `listed`: how many samples the manifest listed, where that can be told; never more than `cap`.
+    /// Chooses the segments to list. `listed` is the number of samples in the lost manifest, if it is known; `cap` is the
+    /// maximum.
     pub(super) fn choose(self, listed: Option<u64>, cap: u64) -> Choice {
         let sure = samples(&self.certain);
         let most = listed.unwrap_or(cap).min(cap);
         let room = most.saturating_sub(sure);
-        // More than it can have listed: something else was removed by hand, too.
+        // More than it can have listed: other files were removed by hand too.
         let mut choice = Choice { listed: self.certain, inferred: sure > most, unclear: Vec::new() };
-        // All that it listed is there: the others came too late, and their owners know.
+        // All listed segments exist: the others were linked too late, and their owners link them again.
         if self.possible.is_empty() || room == 0 {
             return choice;
         }
@@ -69,21 +70,21 @@ impl Evidence {
     }
 }
 
-/// Looks at `read.<n>`. The order matters: first what is there, then whether it is staged, then what the manifests
-/// say, of which a later one may list it meanwhile.
+/// Collects the evidence in `read.<n>`. The order matters: first the directory, then staging, then the manifests, because a
+/// later manifest may list a segment meanwhile.
 pub(super) fn evidence(ring: &Ring, n: u64, rebuilt: &Rebuilt, elsewhere: &HashSet<SegmentId>) -> Result<Evidence> {
     let Some(found) = ring.segments_in(&ring.layout.read(n))? else { return Ok(Evidence::default()) };
     let mut evidence = Evidence { there: true, damaged: found.damaged.len(), ..Evidence::default() };
     let mut seen = HashSet::new();
     for entry in found.segments {
-        // What is staged, and linked into a generation that is still to be listed, is delivered by that one.
+        // A staged segment that is linked into an unpublished generation is delivered by that generation.
         let staged = ring.fs.exists(&ring.layout.sealed(&entry.owner, entry.id))?;
         if !seen.insert(entry.id) || (staged && elsewhere.contains(&entry.id)) {
             continue;
         }
         if staged { &mut evidence.possible } else { &mut evidence.certain }.push(Arc::unwrap_or_clone(entry));
     }
-    // Looked at after the staging names, from where an owner may have moved it meanwhile.
+    // Read after staging, because an owner may have moved a segment from there meanwhile.
     let quarantined = ring.quarantined()?;
     evidence.certain.retain(|entry| !quarantined.contains(&entry.id));
     evidence.possible.retain(|entry| !quarantined.contains(&entry.id));
@@ -93,8 +94,8 @@ pub(super) fn evidence(ring: &Ring, n: u64, rebuilt: &Rebuilt, elsewhere: &HashS
     Ok(evidence)
 }
 
-/// Drops what a manifest lists that can be read or that is rebuilt: any but that of generation `but`. (Each manifest
-/// is read once: there may be thousands.)
+/// Removes the entries that a readable or rebuilt manifest lists, except that of generation `but`. (Reads each manifest
+/// once, because there may be thousands.)
 pub(super) fn drop_listed(
     ring: &Ring,
     but: u64,
@@ -114,7 +115,7 @@ pub(super) fn drop_listed(
     Ok(())
 }
 
-/// The summary of generation `n`, rebuilt or as it is; none where neither can be had.
+/// Returns the summary of generation `n`, rebuilt or existing; `None` if there is neither.
 pub(super) fn summary_of(ring: &Ring, n: u64, rebuilt: &Rebuilt) -> Result<Option<Summary>> {
     if let Some(summary) = rebuilt.summary(n) {
         return Ok(Some(summary.clone()));

@@ -1,4 +1,4 @@
-//! `ring.json` is gone or damaged: the manifests name the ring's id, the configuration says the rest.
+//! Recreates a missing or damaged `ring.json`: the ring id is from the manifests, the rest from the configuration.
 
 use super::facts::{Cause, Remedy};
 use super::{RepairAction, State};
@@ -17,11 +17,11 @@ use std::sync::Arc;
 /// Most bytes of a `ring.json`.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Finds the ring that `config` describes, also where its `ring.json` is gone or damaged: that is the first thing to
-/// be mended, and with `apply` it is.
+/// Opens the ring that `config` describes, even if its `ring.json` is missing or damaged. Returns this as the first repair;
+/// with `apply`, it is made.
 ///
 /// # Errors
-/// As [`Ring::find`]; where `config` does not say what a ring needs, or does not fit what is there.
+/// As [`Ring::find`]; a `config` that lacks required keys, or contradicts the manifests.
 pub fn find_damaged(
     fs: Arc<dyn Fs>,
     config: &Config,
@@ -36,7 +36,7 @@ pub fn find_damaged(
             error.map(|error| Cause::BadDescriptor { why: error.to_string() })
         }
         Err(error) if error.is_gone() => Some(Cause::NoDescriptor),
-        Err(_) => None, // finding it will tell
+        Err(_) => None, // reported when the ring is opened
     };
     let manifests = Manifests::new(fs.clone(), layout.clone());
     let Some(why) = damage.filter(|_| manifests.numbers().is_ok_and(|numbers| !numbers.is_empty())) else {
@@ -56,7 +56,7 @@ pub fn find_damaged(
 fn told_by(manifests: &Manifests, config: &Config, layout: &Layout) -> Result<RingDescriptor> {
     let needs = |what: &str| Error::RingMismatch {
         path: layout.root().to_owned(),
-        message: format!("its ring.json is lost, and to make it again {what}"),
+        message: format!("ring.json is lost and cannot be recreated: {what}"),
     };
     let (mut ring_id, mut largest) = (None, 0);
     for n in manifests.numbers()? {
@@ -67,24 +67,22 @@ fn told_by(manifests: &Manifests, config: &Config, layout: &Layout) -> Result<Ri
         };
         let is = &manifest.summary.ring;
         if ring_id.get_or_insert_with(|| is.clone()) != is {
-            return Err(needs("its manifests would have to be of one ring: put the right ones back"));
+            return Err(needs("its manifests belong to several rings: restore the correct ones from a copy"));
         }
         largest = largest.max(manifest.summary.samples);
     }
     let (Some(swap_cap), Some(sample)) = (config.swap_cap, config.sample.clone()) else {
-        return Err(needs(
-            "SWAP_CAP and SAMPLE are needed: give the configuration that it was made with (-c config.yaml)",
-        ));
+        return Err(needs("SWAP_CAP and SAMPLE are required: use the configuration of the ring (-c config.yaml)"));
     };
     if swap_cap < largest {
-        return Err(needs(&format!("SWAP_CAP {swap_cap} is too small: a generation of it had {largest} samples")));
+        return Err(needs(&format!("SWAP_CAP {swap_cap} is too small: a generation has {largest} samples")));
     }
     if config.validation.is_none() {
-        return Err(needs("VALIDATION is needed: the number of samples that are held out, 0 if none are"));
+        return Err(needs("VALIDATION is required: the number of held-out samples, 0 if there are none"));
     }
     Ok(RingDescriptor {
         ringreel: RING_VERSION,
-        ring_id: ring_id.ok_or_else(|| needs("a manifest is needed that can be read"))?,
+        ring_id: ring_id.ok_or_else(|| needs("no manifest is readable"))?,
         swap_cap,
         sample,
         publish: "link".to_owned(),
@@ -98,7 +96,7 @@ fn put(fs: &dyn Fs, layout: &Layout, descriptor: &RingDescriptor, me: &str) -> R
     fs.ensure_dir(&layout.staging_of(me))?;
     let temp = layout.staging_of(me).join(format!("ring.json.{:08x}", random_u32()));
     if fs.exists(&layout.ring_json())? {
-        // Kept, and replaced: the name is there all the time.
+        // Linked into quarantine, then replaced by a rename, so that the name exists all the time.
         fs.ensure_dir(&layout.quarantine())?;
         let kept = layout.quarantine().join(format!("ring.json.{:08x}", random_u32()));
         if let Err(error) = fs.link(&layout.ring_json(), &kept)
@@ -108,7 +106,7 @@ fn put(fs: &dyn Fs, layout: &Layout, descriptor: &RingDescriptor, me: &str) -> R
         }
         write_new(fs, &temp, &bytes, true)?;
         if let Err(error) = fs.rename(&temp, &layout.ring_json()) {
-            let _ = fs.forget_file(&temp); // litter at worst
+            let _ = fs.forget_file(&temp); // at worst, litter stays
             if descriptor::read(fs, layout).ok().flatten().as_ref() != Some(descriptor) {
                 return Err(error.into());
             }
@@ -116,6 +114,6 @@ fn put(fs: &dyn Fs, layout: &Layout, descriptor: &RingDescriptor, me: &str) -> R
     } else {
         publish(fs, &temp, &layout.ring_json(), &bytes, true)?;
     }
-    let _ = fs.remove_dir(&layout.staging_of(me)); // stays where something is in it
+    let _ = fs.remove_dir(&layout.staging_of(me)); // fails if it is not empty
     Ok(fs.sync_dir(layout.root())?)
 }
