@@ -1,7 +1,7 @@
-//! What a filesystem really does, measured in a scratch directory: for [`crate::doctor`].
+//! Measures the behaviour of a filesystem in a scratch directory, for [`crate::doctor`], which judges it.
 //!
-//! Everything the ring relies upon is asked of [`Fs`], as the ring does it, so that a filesystem that lies in a test is
-//! found out like one in the field. What is measured besides stands in [`Extra`]. Nothing is judged here.
+//! Everything that the ring relies on is measured through [`Fs`], as the ring uses it, so that a faulty filesystem in a
+//! test is detected like a real one. [`Extra`] has the other measurements.
 
 pub mod contents;
 pub mod delays;
@@ -21,14 +21,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
 use std::time::{Duration, Instant, SystemTime};
 
-/// A scratch directory that is so much older than a new one was left by a process that was killed.
+/// A scratch directory older than this was left by a killed process.
 const OLD: Duration = Duration::from_secs(24 * 3600);
-/// Scratch directories are not deeper.
+/// Maximum depth of scratch directories.
 const DEPTH: usize = 6;
-/// Longest time for what others left.
+/// Longest time to remove old scratch directories.
 const SWEEP: Duration = Duration::from_secs(2);
 
-/// Whose a name is, and what may be done with it.
+/// Owner and permissions of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// Permissions, with setuid, setgid and sticky bit.
@@ -41,43 +41,43 @@ pub struct Facts {
     pub modified: SystemTime,
 }
 
-/// What is measured of a filesystem besides what the ring asks of it.
+/// Operations on a filesystem that the ring does not use, for measurements.
 pub trait Extra: Send + Sync + fmt::Debug {
-    /// Whose `path` is. Links are not followed.
+    /// Returns owner and permissions of `path`. Does not follow links.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn facts(&self, path: &Path) -> FsResult<Facts>;
 
-    /// Whether this user may make names in the directory `path`, as far as the system tells without trying.
+    /// Returns whether this user may create names in the directory `path`, by access(2).
     fn may_write(&self, path: &Path) -> bool;
 
-    /// Makes a directory with these modes, as a ring with RING_MODE does.
+    /// Creates a directory with these modes, as a ring with RING_MODE does.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn make_dir_with(&self, path: &Path, modes: Modes) -> FsResult<()>;
 
     /// Adds 1 to the decimal number in the file at `path`, under flock.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn add_under_lock(&self, path: &Path) -> FsResult<()>;
 
-    /// Calls `on_change` when names come or go in `dir`, for as long as what it returns lives (inotify).
+    /// Calls `on_change` when names in `dir` change (inotify), until the returned value is dropped.
     ///
     /// # Errors
-    /// In words.
+    /// The error as text.
     fn watch(&self, dir: &Path, on_change: Box<dyn Fn() + Send>) -> Result<Box<dyn Any>, String>;
 
-    /// Writes `bytes` over the beginning of an existing file, in place. (The ring never does.)
+    /// Overwrites the beginning of an existing file in place. (The ring never does.)
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn overwrite(&self, path: &Path, bytes: &[u8]) -> FsResult<()>;
 }
 
-/// [`Extra`] by the system's own calls.
+/// [`Extra`] by system calls.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct System;
 
@@ -97,7 +97,7 @@ impl Extra for System {
     }
 
     fn make_dir_with(&self, path: &Path, modes: Modes) -> FsResult<()> {
-        let quiet = Once::new(); // a lost setgid bit is for the caller to find
+        let quiet = Once::new(); // no warning about a lost setgid bit, because the caller checks it
         quiet.call_once(|| ());
         DirEntryAt::plain(path).with_modes(Some(modes), &quiet).make_dir()
     }
@@ -131,79 +131,79 @@ impl Extra for System {
     }
 }
 
-/// A filesystem to be measured.
+/// A filesystem to measure.
 #[derive(Clone, Debug)]
 pub struct Subject {
-    /// As the ring uses it.
+    /// The operations that the ring uses.
     pub fs: Arc<dyn Fs>,
-    /// And besides.
+    /// Other operations.
     pub extra: Arc<dyn Extra>,
 }
 
 impl Subject {
-    /// The filesystem of this machine.
+    /// Returns the filesystem of this machine.
     pub fn system() -> Subject {
         Subject { fs: Arc::new(Posix), extra: Arc::new(System) }
     }
 
-    /// Makes the scratch directory `dir`. What a process that was killed left beside it a day ago is removed.
+    /// Creates the scratch directory `dir`, and removes scratch directories beside it that are older than a day.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn make_scratch(&self, dir: &Path) -> FsResult<()> {
         self.fs.make_dir(dir)?;
         self.sweep(dir.parent().unwrap_or(dir), dir);
         Ok(())
     }
 
-    /// Removes what is a day older than `new`: both times are the filesystem's own.
+    /// Removes scratch directories that are a day older than `new`, by the filesystem's clock.
     fn sweep(&self, place: &Path, new: &Path) {
         let (Ok(new), Ok(names)) = (self.extra.facts(new), self.fs.list(place)) else { return };
         let begun = Instant::now();
         for name in names.iter().filter(|name| is_scratch(name)) {
             if begun.elapsed() > SWEEP {
-                return; // the rest, another time
+                return; // the next run removes the rest
             }
             let path = place.join(name);
             let age = self.extra.facts(&path).ok().and_then(|old| new.modified.duration_since(old.modified).ok());
             if age.is_some_and(|age| age > OLD) {
-                let _ = remove_tree(&*self.fs, &path); // another user's stays
+                let _ = remove_tree(&*self.fs, &path); // fails for another user's
             }
         }
     }
 }
 
-/// Whether a name is one that [`scratch_name`] gives, or that of a meeting.
+/// Returns whether a name is one of [`scratch_name`], or that of a pair's meeting.
 fn is_scratch(name: &str) -> bool {
     let is_number = |rest: &str| rest.len() == 8 && rest.bytes().all(|byte| byte.is_ascii_hexdigit());
     name.strip_prefix(SCRATCH).is_some_and(|rest| rest == "peers" || is_number(rest))
 }
 
-/// A name for a scratch directory in `place`.
+/// Returns a random name for a scratch directory in `place`.
 pub fn scratch_name(place: &Path) -> PathBuf {
     place.join(format!("{SCRATCH}{:08x}", random_u32()))
 }
 
-/// Removes a scratch directory and what is in it. What is gone already is no error.
+/// Removes a scratch directory and its contents. A missing directory is no error.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn remove_tree(fs: &dyn Fs, dir: &Path) -> FsResult<()> {
     remove_tree_while(fs, dir, &|| ())
 }
 
-/// The same; `each` is called before each name is removed.
+/// Like [`remove_tree`], and calls `each` before each name is removed.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn remove_tree_while(fs: &dyn Fs, dir: &Path, each: &dyn Fn()) -> FsResult<()> {
-    // A link that somebody put there is removed, and never followed.
+    // A link is removed, never followed.
     match fs.identity(dir) {
         Ok(found) if !found.is_dir => return fs.forget_file(dir),
         Err(error) if error.is_gone() => return Ok(()),
         _ => {}
     }
-    // What cannot be removed may be a leftover of an open file, which goes by itself when that is closed: once more, then.
+    // A temporary name of an open file disappears when the file is closed, so the removal is retried.
     for pause in [100, 200] {
         if remove_below(fs, dir, DEPTH, each).is_ok() {
             return Ok(());
@@ -221,7 +221,7 @@ fn remove_below(fs: &dyn Fs, dir: &Path, depth: usize, each: &dyn Fn()) -> FsRes
     for name in names {
         each();
         let path = dir.join(name);
-        // Most names are files: each is removed by one call, without a look before.
+        // Most names are files, so removal is tried first.
         if fs.forget_file(&path).is_err() && depth > 0 && fs.identity(&path).is_ok_and(|found| found.is_dir) {
             let _ = remove_below(fs, &path, depth - 1, each);
         }

@@ -161,7 +161,7 @@ fn doctor_peer_without_a_partner_times_out() {
     let place = Place::new(YAML);
     let said = place.run(&["doctor", "--peer", "--peer-timeout", "1"]);
     assert_eq!((said.code, said.out.as_str()), (Some(2), "0 ok, 0 warnings, 0 failures\n"), "{said:?}");
-    assert!(said.err.contains("nobody came") && said.err.contains("on another node"), "{said:?}");
+    assert!(said.err.contains("no other process appeared") && said.err.contains("on another node"), "{said:?}");
     assert_eq!(leftovers(place.path()), Vec::<String>::new());
     let said = place.run(&["doctor", "--peer=/nowhere/at/all", "--peer-timeout", "1"]);
     assert!(said.code == Some(2) && said.err.contains("/nowhere/at/all"), "{said:?}");
@@ -195,7 +195,7 @@ fn interrupted_side_ends_the_other_one_with_a_reason() {
         }
         if let Err(CannotMeasure(why)) = &other.1 {
             assert!(
-                ["ended early", "said nothing", "nobody came"].iter().any(|words| why.contains(words)),
+                ["ended early", "sent nothing", "no other process appeared"].iter().any(|words| why.contains(words)),
                 "{at}: {why}"
             );
         }
@@ -236,7 +236,7 @@ fn killed_side_is_detected_and_the_other_one_cleans_up() {
     let brief = Times { answer: Duration::from_secs(2), ..times() };
     let (_, looked) = side(dir.path(), Lie::None, brief, &stop);
     let why = looked.unwrap_err().0;
-    assert!(why.contains("has said nothing for 2 s") && why.contains("killed"), "{why}");
+    assert!(why.contains("sent nothing for 2 s") && why.contains("killed"), "{why}");
     assert_eq!(leftovers(dir.path()), Vec::<String>::new());
 }
 

@@ -1,4 +1,4 @@
-//! The configuration, and the ring that it names.
+//! Checks of the configuration and its ring.
 
 use super::facts::{Cure, Fact, LeaseNote, Reading};
 use super::{CannotMeasure, Doctor, Outcome, Verdict};
@@ -15,31 +15,31 @@ use std::time::Duration;
 
 const GROUP: &str = "configuration";
 
-/// What is known of the place of the ring.
+/// Facts about the ring's directory.
 #[derive(Clone, Debug)]
 pub struct Surroundings {
-    /// Where to measure.
+    /// The directory to measure in.
     pub place: PathBuf,
-    /// Which kind of filesystem that is.
+    /// Its kind of filesystem.
     pub kind: Kind,
-    /// What the ring is, where there is one.
+    /// The descriptor of an existing ring.
     pub descriptor: Option<RingDescriptor>,
-    /// Of its newest generation, bytes and files; and those of all that the ring holds now.
+    /// The size of an existing ring.
     pub size: Option<Size>,
-    /// Shortest and longest LEASE_SECONDS that members publish, where the index is in files.
+    /// Shortest and longest LEASE_SECONDS that members publish, if the index is in files.
     pub leases: Option<(f64, f64)>,
 }
 
-/// How large a ring is.
+/// The size of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
     /// Bytes and files of its newest generation.
     pub generation: (u64, u64),
-    /// Bytes and files of its segments.
+    /// Bytes and files of all its segments.
     pub ring: (u64, u64),
 }
 
-/// Looks at the ring and at what was configured. None: no place to measure in.
+/// Checks the configuration and the ring. Returns `None` if there is no directory to measure in.
 pub(super) fn examine(doctor: &mut Doctor<'_>, config: &Config) -> Result<Option<Surroundings>, CannotMeasure> {
     doctor.say(GROUP, "loads", Outcome::ok(Fact::Loads { notes: config.notes.clone() }));
     let (subject, configured) = (doctor.subject.clone(), config.clone());
@@ -86,7 +86,7 @@ fn ring(subject: &Subject, config: &Config) -> (Outcome, Option<Surroundings>) {
     (outcome, Some(known))
 }
 
-/// No ring is there: whether one can be made.
+/// Checks whether a ring can be created, if none exists.
 fn missing(subject: &Subject, config: &Config) -> Outcome {
     let path = config.ring.clone();
     if config.swap_cap.is_none() || config.sample.is_none() {
@@ -102,9 +102,9 @@ fn missing(subject: &Subject, config: &Config) -> Outcome {
     }
 }
 
-/// Of a ring that has a generation. Whatever cannot be read, `ringreel verify` tells.
+/// Returns the size of a ring with at least one generation. Ignores errors, which `ringreel verify` reports.
 fn size(subject: &Subject, config: &Config) -> Option<Size> {
-    let own = Config::of_ring(&config.ring).ok()?; // without a server
+    let own = Config::of_ring(&config.ring).ok()?; // without the index server
     let ring = Ring::find(subject.fs.clone(), &Config { keep: config.keep, ..own }).ok()?;
     let newest = ring.manifests.newest_listed().ok().filter(|newest| *newest > 0)?;
     let manifest = ring.manifests.get(newest).ok()??;
@@ -119,7 +119,7 @@ fn published_leases(subject: &Subject, config: &Config) -> Option<(f64, f64)> {
     leases.map(|lease| (lease, lease)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
 }
 
-/// Compares LEASE_SECONDS with what the members of the ring publish; none where there are none.
+/// Compares LEASE_SECONDS with those that members publish; `None` without members.
 fn leases(config: &Config, known: &Surroundings) -> Option<Outcome> {
     let (ours, (shortest, longest)) = (config.lease.as_secs_f64(), known.leases?);
     Some(Outcome::ok_if(shortest == ours && longest == ours, Fact::Leases { ours, shortest, longest }))
@@ -141,7 +141,7 @@ fn poll(config: &Config) -> Outcome {
     Outcome::ok_if(poll.is_none_or(|poll| poll <= lease / 4.0), Fact::Poll { poll, lease })
 }
 
-/// What a delay with which names are seen means for the configured times.
+/// Judges delays by the configured lease.
 pub(super) fn against_lease(delays: &Delays, lease: Duration) -> (Verdict, LeaseNote) {
     let late = delays.max();
     if delays.never > 0 || late >= lease {
@@ -153,7 +153,7 @@ pub(super) fn against_lease(delays: &Delays, lease: Duration) -> (Verdict, Lease
     (Verdict::Ok, LeaseNote::LongEnough)
 }
 
-/// How an error of loading is told: the only check that there is then.
+/// Returns the check for a configuration that does not load; it is then the only one.
 pub fn does_not_load(error: &Error) -> super::Check {
     super::Check {
         group: GROUP.to_owned(),

@@ -1,4 +1,4 @@
-//! What the checks of the doctor measure. `why` and `error` are texts of errors.
+//! The results of the doctor's checks. `why` and `error` are texts of errors.
 
 use crate::probe::contents::Mapped;
 use crate::probe::delays::Delays;
@@ -9,57 +9,57 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What link(2) says on a filesystem without hard links, whoever made the file.
+/// The error of link(2) on a filesystem without hard links.
 const EPERM: i32 = 1;
 
-/// What a check measured.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)] // each variant says what its fields are
 pub enum Fact {
-    /// No answer came in this time.
+    /// No response within this time.
     Hangs { limit: Duration },
     /// The measurement could not be made.
     NotMeasured { why: String },
     /// The filesystem, or the index on it, refused something.
     Refused { error: String, cure: Cure },
-    /// A scratch directory that could not be removed; no reason where the filesystem does not answer.
+    /// A scratch directory that could not be removed, and why; `None` if the filesystem does not respond.
     Leftover { dir: PathBuf, why: Option<String> },
 
     /// The configuration loads, with these notes.
     Loads { notes: Vec<String> },
-    /// It does not.
+    /// The configuration does not load.
     DoesNotLoad { why: String },
-    /// The directory that is to hold the ring is missing.
+    /// The parent directory of the ring cannot be used.
     NoPlace { place: PathBuf, why: String },
-    /// A ring that cannot be used.
+    /// The ring cannot be used.
     UnusableRing { why: String },
-    /// A ring that does not match the configuration.
+    /// The ring does not match the configuration.
     Mismatch { why: String },
-    /// A ring.
+    /// The ring exists.
     Ring { path: PathBuf, version: u32, swap_cap: u64, sample: Vec<String> },
-    /// No ring, and keys are missing to make one.
+    /// The ring does not exist, and keys to create it are missing.
     NoRingKeys { path: PathBuf },
-    /// No ring yet.
+    /// The ring does not exist yet.
     RingNotFound { path: PathBuf },
-    /// A directory that is no ring, and something in it.
+    /// The directory is not a ring and has this entry.
     NotEmpty { path: PathBuf, name: String },
-    /// An empty directory.
+    /// The directory is empty.
     EmptyDirectory { path: PathBuf },
-    /// How files are read, on this kind of filesystem.
+    /// How files are read on this kind of filesystem.
     Reading { way: Reading, kind: String },
-    /// POLL_SECONDS, where it is configured, and LEASE_SECONDS.
+    /// POLL_SECONDS, if configured, and LEASE_SECONDS.
     Poll { poll: Option<f64>, lease: f64 },
     /// LEASE_SECONDS here, and the shortest and longest of the members.
     Leases { ours: f64, shortest: f64, longest: f64 },
 
-    /// The kind of filesystem, and whether it is this machine's alone.
+    /// The kind of filesystem, and whether it is local to this machine.
     Kind { name: String, is_local: bool, place: PathBuf },
-    /// How it is mounted.
+    /// The mount with its options.
     Mounted { mount: String, note: MountNote },
-    /// The system's list of mounts does not name it.
+    /// The system's list of mounts does not have it.
     NoMount,
-    /// That list could not be read.
+    /// The list of mounts could not be read.
     MountUnknown { why: String },
     /// What a rename of a directory broke.
     Rename(Vec<Broken>),
@@ -67,54 +67,54 @@ pub enum Fact {
     RenameOnto { is_refused: bool },
     /// What a hard link broke.
     Link(Vec<Broken>),
-    /// Races for names, each with its runners.
+    /// Races for names, each with its participants.
     Races(Vec<(Race, Runners)>),
-    /// An open file that was removed cannot be read: why.
+    /// An open file cannot be read after its removal.
     RemovedUnreadable { why: String },
     /// The directory of a file that was removed while open cannot be removed.
     DirectoryStays,
-    /// A removed file can be read on; under these names of the system's.
+    /// A removed open file remains readable, under these temporary names.
     RemovedReadable { leftovers: Vec<String> },
-    /// Whether upper and lower case count.
+    /// Whether names are case-sensitive.
     Case { is_sensitive: bool },
-    /// Bytes of the longest name.
+    /// Length of the longest possible name in bytes.
     NameLength { bytes: usize, needed: usize },
-    /// When inotify fired.
+    /// The delay until inotify fired.
     Inotify { after: Option<Duration>, is_local: bool },
-    /// There is no inotify.
+    /// inotify is not available.
     NoInotify { why: String },
-    /// Increments under a lock that should have been counted, and were.
+    /// Expected and counted increments under a lock.
     Locks { expected: u64, counted: u64 },
-    /// There are no locks.
+    /// Locks are not available.
     NoLocks { why: String },
-    /// Whether a new file gives its own bytes.
+    /// Whether a new file reads back correctly.
     ReadsBack { is_right: bool },
-    /// What came of a shared and a private map, and whether maps are wanted.
+    /// The results of a shared and a private map, and whether maps are used.
     Maps { maps: [Mapped; 2], is_wanted: bool },
-    /// When another process opens and lists a new name.
+    /// The delays until another process can open and list a new name.
     Seen { opened: Spread, listed: Spread, lease: LeaseNote },
-    /// Times of syncs.
+    /// Durations of syncs.
     Syncs { files: Spread, directories: Spread },
 
-    /// Too little room for anything.
+    /// Too little free space.
     NoRoom(Free),
-    /// Room, where it is not known how much a generation takes.
+    /// Free space; the size of a generation is unknown.
     FreeRoom(Free),
-    /// Room; bytes and files of a generation, and those that the ring needs besides what it has.
+    /// Free space; bytes and files of a generation, and those that the ring needs besides what it has.
     Room { free: Free, generation: (u64, u64), needed: (u64, u64) },
-    /// MAX_BYTES and MAX_FILES; bytes and files of a generation, where they are known.
+    /// MAX_BYTES and MAX_FILES; bytes and files of a generation, if they are known.
     Limits { max_bytes: Option<u64>, max_files: Option<u64>, generation: Option<(u64, u64)> },
-    /// There was no room to write.
+    /// Too little free space to measure.
     NothingWritten,
     /// Bytes that were written and synced.
     Written { bytes: u64, time: Duration },
     /// A directory on another device than the scratch directory.
     OtherDevice { dir: PathBuf, scratch: PathBuf },
-    /// All is on one device; whether there is a ring.
+    /// All directories are on one device; whether the ring exists.
     OneDevice { has_ring: bool },
-    /// Directories of the ring that this user may not write to.
+    /// Directories of the ring that this user cannot write to.
     Closed { dirs: Vec<String> },
-    /// Modes of directories that this user makes, and of the place.
+    /// Modes of new directories of this user, and of the ring's directory.
     Rights { made: u32, place: u32, note: RightsNote },
     /// The ring's directory has lost the setgid bit.
     SetgidLost { ring: PathBuf, gid: u32, mode: u32 },
@@ -123,46 +123,46 @@ pub enum Fact {
 
     /// Numbers and leases that were claimed in an index in files.
     Claims { threads: usize, distinct: usize, asked: usize, each: Duration, holders: usize },
-    /// This build has no MongoDB.
+    /// This build has no support for MongoDB.
     NoMongoDb,
-    /// The server does not answer.
+    /// The server does not respond.
     ServerAway { why: String },
-    /// The server refused something.
+    /// The server refused an operation.
     ServerRefused { why: String },
-    /// The server.
+    /// The server responds.
     Server { place: String, version: String, whose: String },
-    /// Round trips to it.
+    /// Round trips to the server.
     ServerTrips(Spread),
-    /// Numbers that it gave.
+    /// Numbers that the server handed out.
     Numbers { distinct: usize, asked: usize },
-    /// Its write concern, and whether writes are acknowledged.
+    /// The write concern, and whether writes are acknowledged.
     WriteConcern { words: Option<String>, is_acknowledged: bool },
-    /// Seconds by which its clock is ahead, and how exact that is.
+    /// Seconds by which the server's clock is ahead, and the uncertainty.
     ServerClock { ahead: Option<f64>, within: Duration },
 
-    /// Files that a process may open; those that a reader holds open, and needs.
+    /// Limit of open files; the segments that a reader keeps open, and the least that it needs.
     OpenFiles { limit: Option<u64>, held: u64, least: u64 },
-    /// Processes of this user.
+    /// Limit of processes of this user.
     Processes { limit: Option<u64>, wanted: u64 },
-    /// Bytes that a process may map.
+    /// Limit of mapped bytes.
     AddressSpace { limit: Option<u64> },
-    /// Bytes that a process may lock.
+    /// Limit of locked bytes.
     Locked { limit: Option<u64> },
-    /// Bytes free in /dev/shm.
+    /// Free bytes in /dev/shm.
     Shm { free: Option<u64> },
-    /// Memory that is available, and that the control group may use.
+    /// Available memory, and the limit of the control group.
     Memory { available: Option<u64>, limit: Option<u64> },
-    /// Processors that may be used, and all.
+    /// Usable processors, and all.
     Processors { usable: usize, all: usize },
     /// The clock.
     Clock { unix_seconds: u64 },
-    /// Where temporary files go.
+    /// The directory of temporary files.
     Temp { path: PathBuf, is_writable: bool },
-    /// Rank and size of the job, and the variables that were seen.
+    /// Rank and size of the job, and the variables that are set.
     Job { rank: Option<(u64, u64)>, seen: String },
     /// Variables that contradict each other.
     JobMismatch { rank: String, size: String, seen: String },
-    /// There is no Python.
+    /// Python is missing.
     NoPython,
     /// Python does not find the package.
     NoPackage,
@@ -171,52 +171,53 @@ pub enum Fact {
     /// Versions of the package and of this command.
     Package { version: String, ours: String },
 
-    /// Node and process of either side.
+    /// Node and process of each side.
     Nodes { a: String, b: String, are_one: bool },
-    /// Times of a name and its answer.
+    /// Times of a message and its reply.
     Answers(Spread),
-    /// Milliseconds by which B's clock is ahead, and how exact that is.
+    /// Milliseconds by which B's clock is ahead, and the uncertainty.
     PeerClock { ahead_ms: f64, within: Duration },
-    /// When B sees what A did, of what it looks for so long.
+    /// The delays until B sees A's changes; B looks for `look`.
     SeenByPeer { delays: Spread, look: Duration, lease: LeaseNote },
-    /// When B sees a name that it looked for before: when it opens the directory, and by the name alone.
+    /// The delays until B sees a name that it looked up before: after opening the directory, and by the name alone.
     Missing { surely: Spread, plainly: Spread, look: Duration, lease: LeaseNote, is_hidden: bool },
-    /// What inotify tells B of A.
+    /// Whether inotify on B fires for A's changes.
     PeerInotify(String),
-    /// Names that B tried to make by the old path, that landed in the new one, and that are nowhere; for how long.
+    /// Names that B tried to create by the old path, those that landed in the new directory, those that are lost, and the
+    /// longest time.
     LateNames { tried: usize, landed: usize, lost: usize, longest: Duration },
     /// What B saw of replaced and of rewritten files, and how often.
     ReplacedFiles { replaced: BTreeMap<String, usize>, rewritten: BTreeMap<String, usize> },
     /// What B saw of sealed files, and how often.
     SealedFiles { files: usize, seen: BTreeMap<String, usize> },
-    /// Both sides did all of it.
+    /// Both nodes completed all steps.
     End,
 }
 
-/// What to do where something was refused.
+/// The advice for a refused operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cure {
-    /// A quota is used up.
+    /// The quota is exhausted.
     Quota,
-    /// There is no room.
+    /// The disk is full.
     Full,
-    /// There are no hard links.
+    /// The filesystem has no hard links.
     NoLinks,
     /// Permission is denied.
     Denied,
-    /// The server does not answer.
+    /// The server does not respond.
     Away,
-    /// Names are too short.
+    /// Long names are not possible.
     ShortNames,
-    /// Another filesystem.
+    /// Use another filesystem.
     OtherFilesystem,
-    /// Another directory.
+    /// Use another directory.
     OtherDirectory,
 }
 
 impl Cure {
-    /// What helps against `error`; `otherwise` where nothing is known of it.
+    /// Returns the advice for `error`; `otherwise` for an unknown error.
     pub(super) fn of(error: &FsError, otherwise: Cure) -> Cure {
         if error.source.kind() == std::io::ErrorKind::QuotaExceeded {
             Cure::Quota
@@ -238,94 +239,94 @@ impl Cure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reading {
-    /// Mapped, although others may change them.
+    /// Mapped by `mmap`, on a shared filesystem.
     MapsShared,
-    /// Mapped.
+    /// Mapped by `mmap`.
     Maps,
-    /// Mapped, as auto decides.
+    /// Mapped by `auto`.
     AutoMaps,
-    /// Read, as auto decides.
+    /// Read by `auto`.
     AutoReads,
-    /// Read.
+    /// Read by `pread`.
     Reads,
 }
 
-/// What the options of a mount mean.
+/// The effect of mount options.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MountNote {
-    /// Nothing.
+    /// None.
     Nothing,
-    /// A container's own layers.
+    /// Layers of a container.
     Overlay,
-    /// This node's memory.
+    /// Memory of this node.
     Memory,
-    /// An open does not ask the server.
+    /// Opening a directory does not check on the server whether it changed.
     NoCto,
-    /// Calls fail while the server is away.
+    /// Calls fail while the server is unreachable.
     Soft,
-    /// Every look asks the server.
+    /// Every lookup goes to the server.
     NoCache,
-    /// The same, because directories are remembered for no time.
+    /// Every lookup goes to the server, because directories are cached for 0 s.
     NoDirectoryCache,
-    /// A name that was looked for stays invisible for so many seconds.
+    /// The absence of a name may be cached for this number of seconds.
     AbsenceCached(String),
 }
 
-/// What permissions mean for a ring of several users.
+/// The effect of permissions on a ring of several users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RightsNote {
-    /// Nothing.
+    /// None.
     Nothing,
-    /// The place has a sticky bit.
+    /// The directory has a sticky bit.
     Sticky,
-    /// It is meant for a group, which cannot write.
+    /// The directory is for a group, but the group cannot write in new directories.
     GroupCannotWrite,
     /// fs.protected_hardlinks is 1.
     ProtectedHardlinks,
 }
 
-/// What a delay means for LEASE_SECONDS.
+/// The relation of a delay to LEASE_SECONDS.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LeaseNote {
-    /// It is long enough.
+    /// The lease is long enough.
     LongEnough,
-    /// The delay is longer.
+    /// The delay is longer than the lease.
     TooShort,
-    /// It should be so many seconds at least.
+    /// The lease should be at least this number of seconds.
     Raise(f64),
 }
 
-/// Who raced for names.
+/// The participants of a race for names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)] // each variant says what its fields are
 pub enum Runners {
-    /// So many threads.
+    /// This number of threads.
     Threads(usize),
-    /// Two nodes, by this call; what A won, and how many errors there were.
+    /// Two nodes: the call, the names that A won, and the number of errors.
     Nodes { way: String, won_by_a: usize, errors: usize },
 }
 
-/// Room on a filesystem.
+/// Free space on a filesystem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Free {
-    /// Bytes.
+    /// Free bytes.
     pub bytes: u64,
-    /// Inodes, where they are counted.
+    /// Free inodes; `None` if the filesystem does not count them.
     pub inodes: Option<u64>,
 }
 
-/// Times, in short.
+/// A summary of delays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spread {
-    /// How many were measured.
+    /// Number of measured delays.
     pub count: usize,
-    /// Half of them are not longer.
+    /// Their median.
     pub median: Duration,
-    /// The longest.
+    /// The longest delay.
     pub longest: Duration,
     /// How often nothing was seen.
     pub never: usize,

@@ -1,5 +1,4 @@
-//! What names and contents do in the ring's directory, compared with what a ring relies on
-//! (`docs/internals/overview.md`).
+//! Checks of the filesystem of the ring, judged by what the ring relies on (`docs/internals/overview.md`).
 
 use super::config::{Surroundings, against_lease};
 use super::facts::{Cure, Fact, Runners};
@@ -14,21 +13,21 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub(super) const GROUP: &str = "filesystem";
-/// Time for measurements that are repeated.
+/// Longest time for a repeated measurement.
 const A_WHILE: Duration = Duration::from_millis(1000);
-/// Names that are raced for, and by how many.
+/// Number of names to race for, and of threads.
 const ROUNDS: usize = 50;
 const RACERS: usize = 4;
-/// For so long a name is looked for, and inotify waited for.
+/// Longest time to wait for a name, and for inotify.
 const LOOK_FOR: Duration = Duration::from_secs(2);
 const TELLS_WITHIN: Duration = Duration::from_secs(1);
 const MOUNTS: &str = "/proc/self/mountinfo";
-/// Names of a ring are not longer.
+/// Length of the longest name in a ring.
 const NAME_NEEDED: usize = 200;
-/// A sync that takes so long is felt.
+/// A slower sync is a warning.
 const SLOW_SYNC: Duration = Duration::from_millis(100);
 
-/// Measures all of it. False: a step hangs, and others would too.
+/// Runs all checks. Returns false if one hangs, because others would hang too.
 pub(super) fn examine(
     doctor: &mut Doctor<'_>,
     config: &Config,
@@ -44,7 +43,7 @@ pub(super) fn examine(
         && { contents(doctor, config, known, scratch)? && times(doctor, config, scratch)? })
 }
 
-/// How it is mounted.
+/// Checks the mount options.
 fn mounted(doctor: &mut Doctor<'_>, place: &Path) -> Result<bool, CannotMeasure> {
     let place = place.to_owned();
     let look = move || {
@@ -58,7 +57,7 @@ fn mounted(doctor: &mut Doctor<'_>, place: &Path) -> Result<bool, CannotMeasure>
     doctor.check(GROUP, "mount", look)
 }
 
-/// A measurement on the filesystem, in `dir`.
+/// Returns a closure that measures in `dir` and judges the result.
 fn on<T>(
     doctor: &Doctor<'_>,
     dir: &Path,
@@ -81,7 +80,7 @@ fn needed(is_right: bool, fact: Fact) -> Outcome {
     if is_right { Outcome::ok(fact) } else { Outcome::failure(fact) }
 }
 
-/// What a ring cannot do without.
+/// Checks what a ring requires.
 fn promises(doctor: &mut Doctor<'_>, dir: &Path) -> Result<bool, CannotMeasure> {
     const ANOTHER: Cure = Cure::OtherFilesystem;
     let renames = on(doctor, dir, ANOTHER, |s, dir| names::rename_with_open_files(&*s.fs, dir), kept(Fact::Rename));
@@ -115,7 +114,7 @@ fn races(doctor: &mut Doctor<'_>, dir: &Path) -> Result<bool, CannotMeasure> {
     Ok(true)
 }
 
-/// How races came out.
+/// Judges races for names.
 pub(super) fn judge_races(races: Vec<(Race, Runners)>) -> Outcome {
     let verdict = |(race, _): &(Race, Runners)| match race {
         Race { several: 1.., .. } => Verdict::Failure,
@@ -125,7 +124,7 @@ pub(super) fn judge_races(races: Vec<(Race, Runners)>) -> Outcome {
     Outcome { verdict: races.iter().map(verdict).max().unwrap_or(Verdict::Ok), fact: Fact::Races(races) }
 }
 
-/// What a ring can live with.
+/// Checks what a ring can do without.
 fn lesser(doctor: &mut Doctor<'_>, known: &Surroundings, dir: &Path) -> Result<bool, CannotMeasure> {
     const ANOTHER: Cure = Cure::OtherFilesystem;
     let removed = on(doctor, dir, ANOTHER, |s, dir| names::remove_open(&*s.fs, dir), judge_removed);

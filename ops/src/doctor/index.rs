@@ -1,4 +1,4 @@
-//! The index: names claimed in files, or a MongoDB.
+//! Checks of the index, in files or in MongoDB.
 
 use super::config::Surroundings;
 use super::facts::{Cure, Fact};
@@ -15,11 +15,10 @@ use std::time::{Duration, Instant};
 const GROUP: &str = "index";
 const THREADS: usize = 4;
 const EACH: usize = 8;
-/// No thread claims a further number after this time.
+/// Threads stop claiming numbers after this time.
 const CLAIM_FOR: Duration = Duration::from_millis(1500);
 
-/// Claims numbers and a lease in an index in files, in the scratch directory. (Where the index is on a server too:
-/// `ringreel index move` may bring it back.)
+/// Claims numbers and a lease in an index in files, in the scratch directory.
 pub(super) fn examine_files(
     doctor: &mut Doctor<'_>,
     config: &Config,
@@ -65,7 +64,7 @@ fn claims(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Outcome> {
     Ok(Outcome { verdict, fact: Fact::Claims { threads: THREADS, distinct, asked, each, holders } })
 }
 
-/// Looks at the server, where the index is on one.
+/// Checks the index server, if the index is on one.
 pub(super) fn examine_server(
     doctor: &mut Doctor<'_>,
     config: &Config,
@@ -93,9 +92,9 @@ mod server {
     use ringreel::coordination::server_probe::{Probe, ServerProbe};
     use std::time::Duration;
 
-    /// A round trip that takes so long is felt at each block of numbers.
+    /// A slower round trip delays each block of numbers noticeably.
     const SLOW: Duration = Duration::from_millis(100);
-    /// Clocks that differ so much make times in `ringreel status` misleading.
+    /// Clocks that differ by more seconds make times in `ringreel status` misleading.
     const OFF: f64 = 5.0;
 
     pub fn examine(

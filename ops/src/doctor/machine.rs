@@ -1,4 +1,4 @@
-//! This machine: what its limits, memory and clock mean for generators, managers and readers.
+//! Checks of this machine: limits, memory, processors, clock and Python package.
 
 use super::facts::Fact;
 use super::{CannotMeasure, Doctor, Outcome};
@@ -11,11 +11,11 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 const GROUP: &str = "machine";
-/// Files that a process opens besides segments: libraries, sockets, pipes to workers.
+/// Number of files that a process opens besides segments: libraries, sockets, pipes to workers.
 const OTHER_FILES: u64 = 64;
-/// A loader with workers opens many more: bytes travel in files.
+/// Number of files for a loader with workers, which passes data through files.
 pub const ROOMY_FILES: u64 = 1024;
-/// Threads and processes that a training with workers has.
+/// Number of threads and processes of a training job with workers.
 const PROCESSES: u64 = 256;
 const MIB: u64 = 1 << 20;
 /// 2020-01-01, in milliseconds since 1970.
@@ -23,34 +23,34 @@ const YEAR_2020_MS: u64 = 1_577_836_800_000;
 /// Longest time for Python to import a package.
 const PYTHON: Duration = Duration::from_secs(5);
 
-/// What is looked at. None: no limit, or not known.
+/// Facts about a machine. `None` means no limit, or unknown.
 #[derive(Clone, Debug, Default)]
 pub struct Machine {
-    /// Files that a process may open.
+    /// Maximum number of open files per process.
     pub open_files: Option<u64>,
-    /// Processes and threads that this user may have.
+    /// Maximum number of processes and threads of this user.
     pub processes: Option<u64>,
-    /// Bytes that a process may map.
+    /// Maximum number of mapped bytes per process.
     pub address_space: Option<u64>,
-    /// Bytes that a process may lock in memory.
+    /// Maximum number of locked bytes per process.
     pub locked: Option<u64>,
-    /// Bytes free in /dev/shm.
+    /// Free bytes in /dev/shm.
     pub shm: Option<u64>,
-    /// Bytes of memory that are available.
+    /// Available memory in bytes.
     pub memory: Option<u64>,
-    /// Bytes that this control group may use.
+    /// Memory limit of this control group in bytes.
     pub memory_limit: Option<u64>,
-    /// Processors that this process may use, by affinity and control group; and those of the machine.
+    /// Number of processors that this process may use, by affinity and control group, and of all processors.
     pub processors: (usize, usize),
-    /// Milliseconds since 1970, by the clock.
+    /// Unix time in milliseconds.
     pub unix_ms: u64,
-    /// Where temporary files go, and whether it can be written to.
+    /// The directory of temporary files, and whether it is writable.
     pub temp: (PathBuf, bool),
-    /// What SLURM and others say of this process: names and values.
+    /// Names and values of environment variables of SLURM and other launchers.
     pub job: Vec<(&'static str, String)>,
 }
 
-/// What names the rank of a process, and its job.
+/// Environment variables that name the job and the rank of a process.
 const JOB: [&str; 8] = [
     "RANK",
     "WORLD_SIZE",
@@ -63,7 +63,7 @@ const JOB: [&str; 8] = [
 ];
 
 impl Machine {
-    /// This one.
+    /// Collects the facts about this machine.
     pub fn look(doctor: &super::Subject) -> Machine {
         let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
         let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
@@ -85,7 +85,7 @@ impl Machine {
         }
     }
 
-    /// Each check: its name, and how it comes out.
+    /// Returns each check: its name and outcome.
     pub fn judge(&self) -> Vec<(&'static str, Outcome)> {
         vec![
             ("open files (ulimit -n)", self.files()),
@@ -162,13 +162,13 @@ impl Machine {
     }
 }
 
-/// `MemAvailable` in /proc/meminfo, in bytes.
+/// Returns `MemAvailable` of /proc/meminfo in bytes.
 fn available(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// How many a list like `0-3,8` names.
+/// Counts the numbers in a list such as `0-3,8`.
 fn in_list(list: &str) -> usize {
     let number = |text: &str| text.trim().parse::<usize>().ok();
     let count = |range: &str| match range.split_once('-') {
@@ -178,7 +178,7 @@ fn in_list(list: &str) -> usize {
     list.split(',').filter_map(count).fold(0, usize::saturating_add)
 }
 
-/// Looks at this machine, its clock against the filesystem's, and Python's package.
+/// Checks this machine and the Python package.
 pub(super) fn examine(doctor: &mut Doctor<'_>) -> Result<(), CannotMeasure> {
     let subject = doctor.subject.clone();
     let looked = doctor.measure(GROUP, "limits", move || Machine::look(&subject))?;
@@ -188,7 +188,7 @@ pub(super) fn examine(doctor: &mut Doctor<'_>) -> Result<(), CannotMeasure> {
     doctor.check(GROUP, "Python package", || python(Command::new("python3"))).map(drop)
 }
 
-/// The version of the package that `python` imports, against this one.
+/// Compares the version of the package that `python` imports with this one.
 pub fn python(mut python: Command) -> Outcome {
     const ASK: &str = "import ringreel; print(ringreel.__version__)";
     let command = python.args(["-c", ASK]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_writes_is_understood_and_nonsense_is_nothing() {
+    fn kernel_files_are_parsed_and_invalid_lines_ignored() {
         assert_eq!(available("MemTotal: 9 kB\nMemAvailable:   12 kB\n"), Some(12_288));
         assert_eq!(available("MemAvailable: 99999999999999999999 kB"), None);
         assert_eq!((in_list("0-3,8\n"), in_list("0"), in_list("5-2"), in_list("")), (5, 1, 0, 0));

@@ -1,18 +1,18 @@
-//! Whether a ring can live in a place, looked at before a job is queued: the configuration, the filesystem as it really
-//! behaves, the index, this machine, and a pair of nodes.
+//! Checks whether a directory and a machine are suitable for a ring, before a job is queued: the configuration, the
+//! behaviour of the filesystem, the index, this machine, and a pair of nodes.
 //!
-//! Each check says what was measured ([`facts`]), with a verdict. Everything is measured in a scratch directory that is
-//! removed in every way out; nothing of the ring is changed. A step that takes too long is named, and no step
-//! is waited for longer than [`LIMIT`]: on a server that hangs, the doctor does not.
+//! Each check returns what was measured ([`facts`]) and a verdict. The doctor measures in a scratch directory, which it
+//! removes on every exit path; it changes nothing in the ring. A step that takes longer than [`LIMIT`] is reported and
+//! abandoned, so that the doctor does not hang on an unresponsive server.
 //!
-//! | file | looks at |
+//! | file | checks |
 //! |---|---|
-//! | [`config`] | the configuration, and the ring that it names |
-//! | [`filesystem`], [`space`] | what names and contents do there (measured by [`crate::probe`]); room and permissions |
-//! | [`index`] | the index in files, or in a MongoDB |
-//! | `mount` | how the filesystem is mounted |
-//! | [`machine`] | limits, memory, clock of this machine |
-//! | [`peer`] | what two nodes see of each other |
+//! | [`config`] | the configuration and its ring |
+//! | [`filesystem`], [`space`] | names and contents (measured by [`crate::probe`]); free space and permissions |
+//! | [`index`] | the index, in files or in MongoDB |
+//! | `mount` | mount options |
+//! | [`machine`] | limits, memory and clock of this machine |
+//! | [`peer`] | how two nodes see each other's changes |
 
 pub mod config;
 pub mod facts;
@@ -36,18 +36,18 @@ use std::time::{Duration, Instant};
 
 /// Longest time for a step.
 pub const LIMIT: Duration = Duration::from_secs(10);
-/// Time between two questions whether to stop.
+/// Interval at which `stop` is called.
 const SLICE: Duration = Duration::from_millis(20);
 
-/// How a check came out.
+/// The verdict of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// As it should be, or without harm.
+    /// The ring works.
     Ok,
-    /// It works, and not as well as it could; or something is known to surprise people.
+    /// The ring works, but slower than possible or with surprises.
     Warning,
-    /// A ring cannot live here, or not as it is configured.
+    /// The ring does not work here, or not as configured.
     Failure,
 }
 
@@ -58,13 +58,13 @@ pub struct Check {
     pub group: String,
     /// Its name.
     pub check: String,
-    /// How it came out.
+    /// Its verdict.
     pub verdict: Verdict,
     /// What was measured.
     pub fact: Fact,
 }
 
-/// What a measurement comes to.
+/// The outcome of a measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// The verdict.
@@ -74,42 +74,42 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// As it should be.
+    /// Creates an outcome that is ok.
     pub fn ok(fact: Fact) -> Outcome {
         Outcome { verdict: Verdict::Ok, fact }
     }
 
-    /// Worth knowing.
+    /// Creates a warning.
     pub fn warning(fact: Fact) -> Outcome {
         Outcome { verdict: Verdict::Warning, fact }
     }
 
-    /// No good.
+    /// Creates a failure.
     pub fn failure(fact: Fact) -> Outcome {
         Outcome { verdict: Verdict::Failure, fact }
     }
 
-    /// As it should be if `good`, else worth knowing.
+    /// Creates an outcome that is ok if `good`, else a warning.
     pub(crate) fn ok_if(good: bool, fact: Fact) -> Outcome {
         if good { Outcome::ok(fact) } else { Outcome::warning(fact) }
     }
 
-    /// What the filesystem refused.
+    /// Creates a failure from an error of the filesystem.
     pub fn refused(error: &FsError, otherwise: Cure) -> Outcome {
         Outcome::failure(Fact::Refused { error: error.to_string(), cure: Cure::of(error, otherwise) })
     }
 }
 
-/// Asked whether to stop.
+/// Returns true if the doctor is to stop.
 pub type Stop = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// Why nothing more can be looked at.
+/// Why no more checks can be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CannotMeasure(pub String);
 
-/// Runs checks, tells each at once, and remembers the worst.
+/// Runs checks, reports each one at once, and remembers the worst verdict.
 pub struct Doctor<'a> {
-    /// What is measured.
+    /// The filesystem to measure.
     pub subject: Subject,
     /// Longest time for a step.
     pub limit: Duration,
@@ -119,32 +119,32 @@ pub struct Doctor<'a> {
 }
 
 impl<'a> Doctor<'a> {
-    /// One that tells `tell`, and ends early when `stop` says so.
+    /// Creates a doctor that passes checks to `tell`, and ends early when `stop` returns true.
     pub fn new(subject: Subject, stop: Stop, tell: impl FnMut(Check) + 'a) -> Doctor<'a> {
         Doctor { subject, limit: LIMIT, stop, tell: Box::new(tell), worst: Verdict::Ok }
     }
 
-    /// The worst that was told so far.
+    /// Returns the worst verdict so far.
     pub fn worst(&self) -> Verdict {
         self.worst
     }
 
-    /// Tells a check that is done already.
+    /// Reports a check.
     pub fn told(&mut self, check: Check) {
         self.worst = self.worst.max(check.verdict);
         (self.tell)(check);
     }
 
-    /// Tells how `check` came out.
+    /// Reports the outcome of `check`.
     pub fn say(&mut self, group: &str, check: &str, outcome: Outcome) {
         let Outcome { verdict, fact } = outcome;
         self.told(Check { group: group.to_owned(), check: check.to_owned(), verdict, fact });
     }
 
-    /// Measures in a thread of its own. None: it takes too long, which was told; the thread is left to itself.
+    /// Measures in a separate thread. If it takes too long, reports that, abandons the thread and returns `None`.
     ///
     /// # Errors
-    /// Somebody asked to stop.
+    /// The doctor was stopped.
     pub fn measure<T: Send + 'static>(
         &mut self,
         group: &str,
@@ -161,10 +161,10 @@ impl<'a> Doctor<'a> {
         Ok(None)
     }
 
-    /// Measures and tells. False: it takes too long.
+    /// Measures and reports. Returns false if it takes too long.
     ///
     /// # Errors
-    /// Somebody asked to stop.
+    /// The doctor was stopped.
     pub fn check(
         &mut self,
         group: &str,
@@ -177,8 +177,8 @@ impl<'a> Doctor<'a> {
         Ok(done)
     }
 
-    /// Does `work` with a scratch directory in `place`, and removes that however it ended. None: there is none, which
-    /// was told.
+    /// Calls `work` with a scratch directory in `place`, and removes the directory afterwards in any case. If it cannot be
+    /// created, reports that and returns `None`.
     ///
     /// # Errors
     /// As `work`.
@@ -195,7 +195,7 @@ impl<'a> Doctor<'a> {
                 return Ok(None);
             }
             Ok(Some(Ok(()))) => work(self, &scratch).map(Some),
-            // It may have been made.
+            // The directory may exist, so it is removed below.
             Ok(None) => Ok(None),
             Err(stopped) => Err(stopped),
         };
@@ -220,8 +220,8 @@ enum Within<T> {
     Broken(String),
 }
 
-/// Does `work` in a thread, and waits for it for so long. Who is asked to stop waits for a step that is short, so that
-/// nothing is made behind the back of whoever cleans up.
+/// Runs `work` in a thread, and waits for it up to `limit`. When stopped, still waits for a short step, so that it creates
+/// nothing after the cleanup.
 fn within<T: Send + 'static>(limit: Duration, stop: &Stop, work: impl FnOnce() -> T + Send + 'static) -> Within<T> {
     let (sender, receiver) = mpsc::sync_channel(1);
     let begun = Instant::now();
@@ -243,10 +243,10 @@ fn within<T: Send + 'static>(limit: Duration, stop: &Stop, work: impl FnOnce() -
     }
 }
 
-/// Where a pair measures: in the ring where it is, else where it is to be.
+/// Returns the directory in which a pair measures: the ring, or its parent directory if it does not exist.
 ///
 /// # Errors
-/// The filesystem does not answer; somebody asked to stop.
+/// The filesystem does not respond; the doctor was stopped.
 pub fn place(doctor: &Doctor<'_>, config: &Config) -> Result<PathBuf, CannotMeasure> {
     let (subject, ring) = (doctor.subject.clone(), config.ring.clone());
     match within(doctor.limit, &doctor.stop, move || place_of(&subject, &ring)) {
@@ -254,14 +254,14 @@ pub fn place(doctor: &Doctor<'_>, config: &Config) -> Result<PathBuf, CannotMeas
         Within::Stopped => Err(CannotMeasure("interrupted".to_owned())),
         Within::TooLong => {
             let (ring, limit) = (config.ring.display(), doctor.limit.as_secs_f64());
-            Err(CannotMeasure(format!("the filesystem of {ring} hangs: no answer within {limit:.0} s")))
+            Err(CannotMeasure(format!("the filesystem of {ring} hangs: no response within {limit:.0} s")))
         }
         Within::Broken(why) => Err(CannotMeasure(why)),
     }
 }
 
 pub(crate) fn place_of(subject: &Subject, ring: &Path) -> PathBuf {
-    // An empty directory, too: it may be a filesystem of its own.
+    // An empty directory too, because it may be a mount point.
     match subject.fs.list(ring) {
         Ok(_) => ring.to_owned(),
         Err(_) => match ring.parent() {
@@ -271,10 +271,10 @@ pub(crate) fn place_of(subject: &Subject, ring: &Path) -> PathBuf {
     }
 }
 
-/// Looks at everything but a pair of nodes.
+/// Runs all checks except those of a pair of nodes.
 ///
 /// # Errors
-/// Somebody asked to stop.
+/// The doctor was stopped.
 pub fn examine(doctor: &mut Doctor<'_>, config: &Config) -> Result<(), CannotMeasure> {
     let known = config::examine(doctor, config)?;
     if let Some(known) = known {

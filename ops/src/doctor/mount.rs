@@ -1,4 +1,4 @@
-//! How the filesystem of the ring is mounted: options that decide what other nodes see, and when.
+//! Checks of the mount options of the ring's filesystem, which decide what other nodes see, and when.
 //!
 //! Sources: proc_pid_mountinfo(5), nfs(5), and the measurements in `docs/operations/filesystems.md`.
 
@@ -8,9 +8,9 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-/// Seconds for which an NFS client remembers a directory at most, unless `acdirmax` says otherwise.
+/// Seconds for which an NFS client caches a directory at most, without `acdirmax`.
 const ACDIRMAX: &str = "60";
-/// Longest list of options that is shown.
+/// Most characters of the options that are shown.
 const OPTIONS_SHOWN: usize = 200;
 
 /// A line of `/proc/self/mountinfo`.
@@ -19,20 +19,20 @@ pub(super) struct Mount {
     point: PathBuf,
     kind: String,
     source: String,
-    /// Those of the mount, then those of the filesystem.
+    /// The options of the mount, then those of the filesystem.
     options: Vec<String>,
 }
 
 /// Returns the mount that the absolute path `place` is on, or `None` if `mountinfo` has none.
 pub(super) fn find(mountinfo: &[u8], place: &Path) -> Option<Mount> {
     let mounts = mountinfo.split(|byte| *byte == b'\n').filter_map(parse);
-    // Of two on the same point, the later one covers the other.
+    // Of two mounts on one point, the later one hides the other.
     mounts.filter(|mount| place.starts_with(&mount.point)).max_by_key(|mount| mount.point.components().count())
 }
 
 fn parse(line: &[u8]) -> Option<Mount> {
     let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
-    // After six fields, any number of optional ones, which a hyphen ends.
+    // Six fields, then any number of optional ones, then a hyphen.
     let end = fields.iter().skip(6).position(|field| *field == b"-")? + 6;
     let text = |field: &[u8]| OsString::from_vec(unescaped(field)).to_string_lossy().into_owned();
     let options = |field: &[u8]| text(field).split(',').map(str::to_owned).collect::<Vec<_>>();
@@ -44,7 +44,7 @@ fn parse(line: &[u8]) -> Option<Mount> {
     })
 }
 
-/// Space, tab, newline and backslash are written as a backslash and three octal digits.
+/// Decodes space, tab, newline and backslash, which are written as a backslash and three octal digits.
 fn unescaped(field: &[u8]) -> Vec<u8> {
     let (mut bytes, mut rest) = (Vec::with_capacity(field.len()), field);
     while let Some((first, after)) = rest.split_first() {
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_cut_off_are_left_out() {
+    fn truncated_lines_are_ignored() {
         for end in 0..LINES.len() {
             find(&LINES.as_bytes()[..end], Path::new("/over/x"));
         }

@@ -1,4 +1,4 @@
-//! Room for the ring, how fast it is written, whether it is one filesystem, and who may do what in it.
+//! Checks of free space, write speed, device numbers and permissions.
 
 use super::config::{Size, Surroundings};
 use super::facts::{Cure, Fact, Free, RightsNote};
@@ -12,19 +12,19 @@ use ringreel::layout::{DIRECTORIES, GenerationDir, Layout};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Most that is written, and for how long.
+/// Most bytes to write, and longest time.
 const MOST: u64 = 64 << 20;
 const WHILE: Duration = Duration::from_millis(1500);
-/// Bytes a second below which a filesystem is slow.
+/// Bytes per second below which a filesystem is slow.
 const SLOW: f64 = 20e6;
-/// Less room than this is none.
+/// Less free space than this is a failure.
 const LEAST: Space = Space { bytes: 1 << 20, inodes: Some(64) };
 const ANOTHER: Cure = Cure::OtherFilesystem;
 const STICKY: u32 = 0o1000;
 const SETGID: u32 = 0o2000;
 const GROUP_WRITES: u32 = 0o020;
 
-/// Looks at all of it.
+/// Runs all checks of space and permissions.
 pub(super) fn examine(
     doctor: &mut Doctor<'_>,
     config: &Config,
@@ -60,8 +60,8 @@ pub(super) fn examine(
     Ok(())
 }
 
-/// Looks at the ring's own directory, and at one that is made as a ring makes it: chmod(2) may drop
-/// the setgid bit without an error.
+/// Checks the setgid bit of the ring's directory, and of one that is created as in a ring, because chmod(2) may drop the
+/// bit without an error.
 fn setgid(subject: &Subject, ring: Option<&Path>, dir: &Path, modes: Modes) -> FsResult<Outcome> {
     if let Some(ring) = ring {
         let Facts { mode, gid, .. } = subject.extra.facts(ring)?;
@@ -75,13 +75,13 @@ fn setgid(subject: &Subject, ring: Option<&Path>, dir: &Path, modes: Modes) -> F
     Ok(Outcome::ok_if(is_kept, Fact::Setgid { gid, mode, is_kept }))
 }
 
-/// What KEEP + `more` generations need besides what the ring has: bytes, inodes.
+/// Returns the bytes and inodes that this number of generations needs besides what the ring has.
 fn needed(size: Size, generations: u64) -> (u64, u64) {
     let more = |generation: u64, has: u64| generation.saturating_mul(generations).saturating_sub(has);
     (more(size.generation.0, size.ring.0), more(size.generation.1, size.ring.1))
 }
 
-/// Whether there is room for a ring of this size.
+/// Judges the free space for a ring of this size.
 pub fn room(space: Space, size: Option<Size>, keep: u64) -> Outcome {
     let free = Free { bytes: space.bytes, inodes: space.inodes };
     let lacks = |(bytes, inodes): (u64, u64)| space.bytes < bytes || space.inodes.is_some_and(|free| free < inodes);
@@ -98,7 +98,7 @@ pub fn room(space: Space, size: Option<Size>, keep: u64) -> Outcome {
     }
 }
 
-/// Whether the configured limits leave room for the ring.
+/// Judges the configured limits for a ring of this size.
 pub fn budget(config: &Config, size: Option<Size>) -> Outcome {
     let (max_bytes, max_files) = (config.max_bytes, config.max_files);
     let generation = size.map(|size| size.generation);
@@ -126,7 +126,7 @@ fn writing(subject: &Subject, dir: &Path, free: u64) -> Outcome {
     Outcome::ok_if(rate >= SLOW, Fact::Written { bytes: written.bytes, time: written.time })
 }
 
-/// The ring's own directories and the scratch directory lie on one device.
+/// Checks that the ring's directories and the scratch directory are on one device.
 fn mount(subject: &Subject, ring: Option<&Path>, scratch: &Path) -> Outcome {
     let mut dirs: Vec<PathBuf> = vec![scratch.to_owned()];
     if let Some(root) = ring {
@@ -160,16 +160,16 @@ fn permissions(subject: &Subject, known: &Surroundings, scratch: &Path, protecte
     }
 }
 
-/// Who may do what.
+/// Permissions in the ring's directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rights {
-    /// Of the directory that is measured in.
+    /// Facts about the directory to measure in.
     pub place: Facts,
-    /// Of a directory that was just made there.
+    /// Facts about a directory that was just created there.
     pub made: Facts,
-    /// Whether that directory is a ring already.
+    /// Whether `place` is a ring.
     pub is_ring: bool,
-    /// Directories of the ring that this user may not write to.
+    /// Directories of the ring that this user cannot write to.
     pub closed: Vec<String>,
 }
 
@@ -190,7 +190,7 @@ fn look(subject: &Subject, known: &Surroundings, scratch: &Path) -> FsResult<Rig
     Ok(Rights { place, made, is_ring, closed })
 }
 
-/// Whether several users can share a ring here, where that seems to be meant.
+/// Judges whether several users can share the ring, if that seems to be intended.
 pub fn judge(rights: &Rights, protected_hardlinks: bool) -> Outcome {
     let Rights { place, made, is_ring, closed } = rights;
     let (me, mode) = (made.uid, made.mode);

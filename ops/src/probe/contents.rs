@@ -1,4 +1,4 @@
-//! What contents do: reading, mapping, syncing, writing much, counting under a lock.
+//! Measurements of file contents: reading, mapping, syncing, throughput, counting under a lock.
 
 use super::delays::Delays;
 use super::{Extra, Subject};
@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Bytes of the files that are read and mapped.
+/// Size of the files that are read and mapped.
 const LEN: usize = 256 << 10;
-/// Bytes between two looks at the clock, and between two syncs.
+/// Bytes between two checks of the time, and pieces between two syncs.
 const PIECE: usize = 1 << 20;
 const PIECES_PER_SYNC: u64 = 8;
 
-/// Bytes that are the same for the same `seed`, and for no other.
+/// Returns pseudo-random bytes that depend on `seed`.
 pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut bytes = Vec::with_capacity(len + 8);
@@ -29,10 +29,10 @@ pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Whether a new file gives its own bytes, whole and in pieces from anywhere.
+/// Returns whether a new file reads back correctly, as a whole and in pieces.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn reads_back(fs: &dyn Fs, dir: &Path) -> FsResult<bool> {
     let (path, bytes) = (dir.join("pread"), pattern(1, LEN));
     write_new(fs, &path, &bytes, false)?;
@@ -46,24 +46,24 @@ pub fn reads_back(fs: &dyn Fs, dir: &Path) -> FsResult<bool> {
     Ok(right)
 }
 
-/// What came of mapping a file.
+/// The result of mapping a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mapped {
-    /// It shows the file's bytes.
+    /// The map shows the correct bytes.
     Right,
-    /// It shows others.
+    /// The map shows wrong bytes.
     Wrong,
-    /// It cannot be had, for this reason.
+    /// The file cannot be mapped, for this reason.
     None(String),
 }
 
-/// Maps `path`, which holds `bytes`.
+/// Maps `path`, which should contain `bytes`.
 pub fn mapped(fs: &dyn Fs, path: &Path, bytes: &[u8], mode: MapMode) -> Mapped {
     match fs.open(path).and_then(|file| file.map(0..bytes.len() as u64, mode)) {
         Ok(Some(map)) if map[..] == *bytes => Mapped::Right,
         Ok(Some(_)) => Mapped::Wrong,
-        Ok(None) => Mapped::None("it is not supported".to_owned()),
+        Ok(None) => Mapped::None("not supported".to_owned()),
         Err(error) => Mapped::None(error.source.to_string()),
     }
 }
@@ -71,17 +71,17 @@ pub fn mapped(fs: &dyn Fs, path: &Path, bytes: &[u8], mode: MapMode) -> Mapped {
 /// Maps a new file, shared and private.
 ///
 /// # Errors
-/// What the system says of making the file.
+/// The file cannot be created.
 pub fn maps(fs: &dyn Fs, dir: &Path) -> FsResult<[Mapped; 2]> {
     let (path, bytes) = (dir.join("map"), pattern(2, LEN));
     write_new(fs, &path, &bytes, false)?;
     Ok([MapMode::Shared, MapMode::Private].map(|mode| mapped(fs, &path, &bytes, mode)))
 }
 
-/// How long it takes to sync small files, and their directory; as many as `limit` allows, one at least, 10 at most.
+/// Measures syncs of small files and of their directory: as many as `limit` allows, 1 to 10.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn syncs(fs: &dyn Fs, dir: &Path, limit: Duration) -> FsResult<[Delays; 2]> {
     let (mut files, mut dirs) = (Delays::default(), Delays::default());
     let begun = Instant::now();
@@ -103,19 +103,19 @@ pub fn syncs(fs: &dyn Fs, dir: &Path, limit: Duration) -> FsResult<[Delays; 2]> 
     Ok([files, dirs])
 }
 
-/// How much was written in which time.
+/// The throughput of a write.
 #[derive(Clone, Copy, Debug)]
 pub struct Throughput {
-    /// Bytes, synced.
+    /// Written and synced bytes.
     pub bytes: u64,
-    /// In this time.
+    /// Duration.
     pub time: Duration,
 }
 
-/// Writes and syncs until `most` bytes are there or `limit` is over, and removes it.
+/// Writes and syncs a file until it has `most` bytes or `limit` is over, and removes it.
 ///
 /// # Errors
-/// What the system says; the file is removed then too.
+/// The system's error; the file is removed then too.
 pub fn throughput(fs: &dyn Fs, dir: &Path, most: u64, limit: Duration) -> FsResult<Throughput> {
     let path = dir.join("throughput");
     let mut file = fs.create_new(&path)?;
@@ -141,11 +141,11 @@ pub fn throughput(fs: &dyn Fs, dir: &Path, most: u64, limit: Duration) -> FsResu
     Ok(Throughput { bytes, time })
 }
 
-/// Several threads, each with files of its own that it opens, count under flock, for `limit` at most: (expected,
-/// counted).
+/// Counts under flock in several threads, each with its own open files, for at most `limit`. Returns the expected and the
+/// counted number.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn count_under_lock(subject: &Subject, dir: &Path, limit: Duration) -> FsResult<(u64, u64)> {
     const THREADS: u64 = 4;
     const EACH: u64 = 25;

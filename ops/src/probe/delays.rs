@@ -1,4 +1,4 @@
-//! How late others see what one does, on one node.
+//! Measures how late other threads see a change, on one node.
 
 use super::Subject;
 use ringreel::fs::atomic_publish::write_new;
@@ -8,10 +8,10 @@ use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-/// Time between two looks.
+/// Time between two polls.
 pub const LOOK: Duration = Duration::from_millis(1);
 
-/// Looks until `seen` or until `limit` is over. What cannot be asked was not seen. None: it never was.
+/// Polls until `seen` returns true or `limit` is over. Returns when it was seen; `None` if never.
 pub fn until(limit: Duration, mut seen: impl FnMut() -> bool) -> Option<Instant> {
     let begun = Instant::now();
     loop {
@@ -25,10 +25,10 @@ pub fn until(limit: Duration, mut seen: impl FnMut() -> bool) -> Option<Instant>
     }
 }
 
-/// One thread links files, another one, which looked before, looks for them: how late it lists and opens them.
+/// Links files in one thread, and measures when another one, which has looked before, lists and opens them.
 ///
 /// # Errors
-/// What the system says of making them.
+/// The files cannot be created.
 pub fn visibility(fs: &Arc<dyn Fs>, dir: &Path, rounds: usize, limit: Duration) -> FsResult<[Delays; 2]> {
     let dir = dir.join("seen");
     fs.make_dir(&dir)?;
@@ -57,16 +57,16 @@ pub fn visibility(fs: &Arc<dyn Fs>, dir: &Path, rounds: usize, limit: Duration) 
         listed.add(seen.0.map(|at| at.saturating_duration_since(linked)));
         opened.add(seen.1.map(|at| at.saturating_duration_since(linked)));
         if listed.never + opened.never > 0 || begun.elapsed() > limit {
-            break; // it takes long enough
+            break; // a slow filesystem gets fewer rounds
         }
     }
     Ok([listed, opened])
 }
 
-/// How soon inotify tells of a new file; none: not within `limit`.
+/// Measures the delay until inotify reports a new file; `None` if it does not within `limit`.
 ///
 /// # Errors
-/// In words: it cannot be asked for, or no file can be made.
+/// inotify is not available, or a file cannot be created.
 pub fn inotify(subject: &Subject, dir: &Path, limit: Duration) -> Result<Option<Duration>, String> {
     let dir = dir.join("watched");
     subject.fs.make_dir(&dir).map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! What names do: renames, links, who wins a name.
+//! Measurements of names: renames, links, races.
 
 use ringreel::fs::atomic_publish::write_new;
 use ringreel::fs::{Fs, FsResult};
@@ -9,43 +9,43 @@ use std::time::{Duration, Instant};
 
 /// A file's contents in these measurements.
 const BYTES: &[u8] = b"0123456789abcdef";
-/// Links to one file. (GlusterFS has room for 46; a ring needs 2.)
+/// Links to one file. (GlusterFS supports 46; a ring needs 2.)
 const LINKS: usize = 20;
 
-/// A promise that a filesystem does not keep. The texts are errors.
+/// A guarantee that a filesystem breaks. The texts are errors.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Broken {
-    /// After a rename of its directory, a file that was open gives other bytes.
+    /// After a rename of its directory, an open file reads wrong bytes.
     OpenFileDiffers,
-    /// It cannot be read.
+    /// After a rename of its directory, an open file cannot be read.
     OpenFileUnreadable(String),
-    /// It cannot be written to.
+    /// After a rename of its directory, an open file cannot be written.
     OpenFileUnwritable(String),
-    /// It cannot be closed.
+    /// After a rename of its directory, an open file cannot be closed.
     OpenFileUnclosable(String),
-    /// A file has other bytes under the new name of its directory.
+    /// A file has wrong bytes under the new name of its directory.
     RenamedFileDiffers,
-    /// It cannot be opened by that.
+    /// A file cannot be opened under the new name of its directory.
     RenamedFileUnreadable(String),
-    /// The old name of the directory is still there.
+    /// The old name of the directory still exists.
     OldNameStays,
-    /// A link has another inode than its file.
+    /// A link has a different inode from its file.
     LinkIsCopy,
-    /// A link replaces a name that is taken.
+    /// A link replaces an existing name.
     LinkReplaces,
-    /// It is refused with an unexpected error.
+    /// A link to an existing name fails with an unexpected error.
     LinkRefusedAs(String),
-    /// A link holds other bytes than its file.
+    /// A link has different bytes from its file.
     LinkDiffers,
-    /// It cannot be read once the first name is gone.
+    /// A link cannot be read after the first name is removed.
     LinkUnreadable(String),
 }
 
-/// Renames a directory with open files in it, as a promotion does. Returns what did not go on working.
+/// Renames a directory with open files in it, as a promotion does. Returns the broken guarantees.
 ///
 /// # Errors
-/// What the system says of the rename and what comes before it.
+/// The rename or its preparation fails.
 pub fn rename_with_open_files(fs: &dyn Fs, dir: &Path) -> FsResult<Vec<Broken>> {
     let (old, new) = (dir.join("write.1"), dir.join("read.1"));
     fs.make_dir(&old)?;
@@ -77,10 +77,10 @@ pub fn rename_with_open_files(fs: &dyn Fs, dir: &Path) -> FsResult<Vec<Broken>> 
     Ok(wrong)
 }
 
-/// Renames a directory onto one that is not empty. Whether that was refused and both are as they were.
+/// Renames a directory onto one that is not empty. Returns whether that was refused and both are unchanged.
 ///
 /// # Errors
-/// What the system says of what comes before.
+/// The preparation fails.
 pub fn refuses_to_replace(fs: &dyn Fs, dir: &Path) -> FsResult<bool> {
     let (from, onto) = (dir.join("write.2"), dir.join("read.2"));
     for full in [&from, &onto] {
@@ -92,10 +92,10 @@ pub fn refuses_to_replace(fs: &dyn Fs, dir: &Path) -> FsResult<bool> {
     Ok(refused && fs.exists(&from)? && fs.identity(&onto)?.inode == before)
 }
 
-/// Links a file into another directory, as a commit does, and onto a name that is taken. Returns what is wrong.
+/// Links a file into another directory, as a commit does, and onto an existing name. Returns the broken guarantees.
 ///
 /// # Errors
-/// What the system says of the first link and what comes before it.
+/// The first link or its preparation fails.
 pub fn hard_link(fs: &dyn Fs, dir: &Path) -> FsResult<Vec<Broken>> {
     let (staged, other) = (dir.join("staged"), dir.join("other"));
     let target = dir.join("generation");
@@ -122,22 +122,22 @@ pub fn hard_link(fs: &dyn Fs, dir: &Path) -> FsResult<Vec<Broken>> {
     Ok(wrong)
 }
 
-/// A call that gives a name to one of several who want it.
+/// A call by which exactly one of several processes gets a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamingCall {
-    /// A hard link.
+    /// Create a hard link.
     Link,
-    /// A file, created exclusively.
+    /// Create a file exclusively.
     Create,
-    /// A directory.
+    /// Create a directory.
     MakeDir,
 }
 
 impl NamingCall {
-    /// All of them.
+    /// All calls.
     pub const ALL: [NamingCall; 3] = [NamingCall::Link, NamingCall::Create, NamingCall::MakeDir];
 
-    /// As the system calls it.
+    /// Returns the system's name of the call.
     pub fn name(self) -> &'static str {
         match self {
             NamingCall::Link => "link",
@@ -146,19 +146,19 @@ impl NamingCall {
         }
     }
 
-    /// What `me` needs in `dir` before it takes part in a race for `rounds` names.
+    /// Creates the files that `me` needs in `dir` for a race for `rounds` names.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn prepare(self, fs: &dyn Fs, dir: &Path, me: &str, rounds: usize) -> FsResult<()> {
         let sources = if self == NamingCall::Link { rounds.div_ceil(LINKS) } else { 0 };
         (0..sources).try_for_each(|n| write_new(fs, &dir.join(format!("of-{me}-{n}")), me.as_bytes(), false))
     }
 
-    /// Tries to get name number `round` in `dir`. Whether `me` got it.
+    /// Tries to claim name number `round` in `dir`. Returns whether `me` got it.
     ///
     /// # Errors
-    /// What the system says but that somebody else has it.
+    /// Errors other than that the name exists.
     pub fn claim(self, fs: &dyn Fs, dir: &Path, me: &str, round: usize) -> FsResult<bool> {
         let path = dir.join(format!("name-{round}"));
         let done = match self {
@@ -174,21 +174,21 @@ impl NamingCall {
     }
 }
 
-/// How a race for names went.
+/// The result of a race for names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Race {
-    /// Names that were raced for.
+    /// Number of names.
     pub rounds: usize,
-    /// Names that several got.
+    /// Number of names with several winners.
     pub several: usize,
-    /// Names that nobody got.
+    /// Number of names without a winner.
     pub nobody: usize,
 }
 
-/// `threads` threads race for each of `rounds` names; fewer, when `limit` is over.
+/// Lets `threads` threads race for each of `rounds` names, or fewer if `limit` is over.
 ///
 /// # Errors
-/// What the system says but that somebody else has it.
+/// Errors other than that a name exists.
 pub fn race(
     fs: &Arc<dyn Fs>,
     dir: &Path,
@@ -221,39 +221,39 @@ pub fn race(
     Ok(race)
 }
 
-/// Whether names that differ in case only are different names.
+/// Returns whether names are case-sensitive.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn is_case_sensitive(fs: &dyn Fs, dir: &Path) -> FsResult<bool> {
     write_new(fs, &dir.join("case"), BYTES, false)?;
     Ok(!fs.exists(&dir.join("CASE"))?)
 }
 
-/// The longest of some names that can be made, in bytes; none: not even 128.
+/// Returns the largest of 255, 200, 143 and 128 bytes that a name may have.
 ///
 /// # Errors
-/// What the system says of the shortest.
+/// A name of 128 bytes cannot be created.
 pub fn longest_name(fs: &dyn Fs, dir: &Path) -> FsResult<usize> {
     let make = |len: usize| write_new(fs, &dir.join("n".repeat(len)), BYTES, false).map(|()| len);
     [255, 200, 143].into_iter().find_map(|len| make(len).ok()).map_or_else(|| make(128), Ok)
 }
 
-/// What became of a file that was removed while it was open.
+/// The result of removing an open file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Removed {
-    /// Why it could not be read any more; none: it could.
+    /// Why it could not be read any more; `None` if it could.
     pub unreadable: Option<String>,
-    /// Names that stood for it as long as it was open (`.nfs...`, `.fuse_hidden...`).
+    /// Temporary names of the open file (`.nfs...`, `.fuse_hidden...`).
     pub leftovers: Vec<String>,
-    /// Whether its directory could be removed once it was closed.
+    /// Whether its directory could be removed after the file was closed.
     pub dir_goes: bool,
 }
 
-/// Removes a file that is open, as a reclaim does under a reader.
+/// Removes an open file, as a reclaim does while a reader reads.
 ///
 /// # Errors
-/// What the system says of the removal and what comes before it.
+/// The removal or its preparation fails.
 pub fn remove_open(fs: &dyn Fs, dir: &Path) -> FsResult<Removed> {
     let dir = dir.join("trash");
     fs.make_dir(&dir)?;
@@ -264,7 +264,7 @@ pub fn remove_open(fs: &dyn Fs, dir: &Path) -> FsResult<Removed> {
     let mut buffer = [0; BYTES.len()];
     let unreadable = match reader.read_exact_at(&mut buffer, 0) {
         Ok(()) if buffer == BYTES => None,
-        Ok(()) => Some("it gives other bytes".to_owned()),
+        Ok(()) => Some("wrong bytes".to_owned()),
         Err(error) => Some(error.source.to_string()),
     };
     let leftovers = fs.list(&dir)?;

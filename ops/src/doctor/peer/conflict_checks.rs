@@ -1,4 +1,4 @@
-//! What both do at once, or one after the other, and what becomes of it.
+//! Checks of concurrent changes by both nodes.
 
 use super::super::Outcome;
 use super::super::facts::{Fact, Runners};
@@ -11,31 +11,31 @@ use ringreel::fs::poll::jittered;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Renames after which B makes a name by the old path, and how many A does at a time.
+/// Number of renames after which B creates a name by the old path, and number per batch.
 const LATE_ROUNDS: usize = 20;
 const LATE_BATCH: usize = 5;
 const OLD: &str = "write";
 const NEW: &str = "read";
 const LATE: &str = "late";
-/// For so long B goes on making them.
+/// Longest time for which B creates names by the old path.
 const LATE_FOR: Duration = Duration::from_secs(2);
-/// Time between two tries.
+/// Time between two attempts.
 const LATE_PAUSE: Duration = Duration::from_millis(20);
-/// Files that are replaced, and rewritten.
+/// Number of files that are replaced and rewritten.
 const REPLACED: usize = 10;
-/// Files that are sealed, and their bytes.
+/// Number of sealed files, and their size in bytes.
 const SEALED: usize = 3;
 const SEALED_LEN: usize = 1 << 20;
-/// Names that both want, of each kind: so many at a time, so often.
+/// Names that both nodes race for, per call: names per burst, and number of bursts.
 const BURST: usize = 4;
 const BURSTS: usize = 30;
 const NAMES: usize = BURST * BURSTS;
 
-/// A renames directories in which B has created a name; B creates another one by the old path.
+/// A renames directories in which B has created a name; then B creates another name by the old path.
 ///
-/// B must not look at the directory above in between, neither by listing it nor by a lookup of a new
-/// name in it: its client would then ask the server, and learn of the rename. So each directory has
-/// one above it to itself, and all of them are made before the first one is renamed.
+/// B must not access the parent directory in between, neither by listing it nor by looking up a new name in it, because its
+/// client would then learn of the rename from the server. So each directory has a separate parent, and all are created
+/// before the first rename.
 pub fn late_a(session: &mut Session) -> Attempt<Outcome> {
     let dir = session.make_dir("late")?;
     let fs = session.subject.fs.clone();
@@ -96,7 +96,7 @@ pub fn late_b(session: &mut Session) -> Attempt<()> {
         session.say(&made)?;
         tried += LATE_BATCH;
     }
-    // How long it goes on is looked at once.
+    // The longest time is measured once, for the last name.
     let mut longest = Duration::ZERO;
     if let Some((n, begun)) = last {
         let mut more = 0;
@@ -207,7 +207,8 @@ pub fn sealed_b(session: &mut Session) -> Attempt<()> {
     Ok(())
 }
 
-/// Tries to get the names of a burst, once both are about to: `1` got it, `0` somebody else has it, `e` another error.
+/// Tries to claim the names of a burst. Returns one character per name: `1` claimed, `0` claimed by the other side, `e`
+/// another error.
 fn burst(session: &Session, way: NamingCall, me: &str, burst: usize) -> Attempt<String> {
     let dir = session.dir.join(way.name());
     let names = burst * BURST..(burst + 1) * BURST;
@@ -215,7 +216,7 @@ fn burst(session: &Session, way: NamingCall, me: &str, burst: usize) -> Attempt<
         Ok(true) => '1',
         Ok(false) => '0',
         Err(error) => {
-            tracing::debug!(%error, "a name was neither got nor taken");
+            tracing::debug!(%error, "cannot claim a name");
             'e'
         }
     });
@@ -238,7 +239,7 @@ pub fn race_a(session: &mut Session) -> Attempt<Outcome> {
             if !session.goes_on(begun, n, BURSTS)? {
                 break;
             }
-            // Until about then B hears of it: at times a little sooner, at times later.
+            // About the time at which B gets the message, with jitter in both directions.
             std::thread::sleep(jittered(session.trip / 2));
             ours += &burst(session, way, "a", n)?;
             n += 1;

@@ -1,8 +1,9 @@
-//! What two nodes see of each other: `ringreel doctor --peer`, started on both.
+//! Measures how two nodes see each other's changes: `ringreel doctor --peer`, started on both.
 //!
-//! They meet by names in a directory that both see (`rendezvous`), talk by names (`session`), and measure in lockstep: one,
-//! A, acts, the other, B, looks. Delays are measured on A's clock alone, from the end of its call to the arrival of B's
-//! answer: a bound from above, since the answer takes its time too. In the end A tells B the verdict.
+//! The two processes meet by names in a shared directory (`rendezvous`), exchange messages by names (`session`), and
+//! measure in lockstep: A makes changes, B observes them. Delays are measured on A's clock alone, from the end of its call
+//! to the arrival of B's reply. They are upper bounds, because they include the reply. At the end, A sends the verdict to
+//! B.
 
 mod conflict_checks;
 mod rendezvous;
@@ -19,27 +20,27 @@ use std::time::{Duration, Instant};
 
 const GROUP: &str = "peer";
 
-/// How long things may take.
+/// Time limits.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
-    /// For the other one to come.
+    /// Longest time for the other side to appear.
     pub meeting: Duration,
-    /// For the other one to answer.
+    /// Longest time for the other side to reply.
     pub answer: Duration,
-    /// For a name to be seen.
+    /// Longest time for a name to be seen.
     pub look: Duration,
-    /// LEASE_SECONDS: what delays are compared to.
+    /// LEASE_SECONDS, to which delays are compared.
     pub lease: Duration,
 }
 
 impl Times {
-    /// With so much time for the other one to come.
+    /// Creates limits with this time for the other side to appear.
     pub fn new(meeting: Duration, lease: Duration) -> Times {
         Times { meeting, answer: Duration::from_secs(20), look: Duration::from_secs(10), lease }
     }
 }
 
-/// A step: its name, what A does and finds, what B does.
+/// A step: its name, and the functions of A and B.
 struct Step {
     name: &'static str,
     a: fn(&mut Session) -> Attempt<Outcome>,
@@ -61,14 +62,15 @@ const STEPS: [Step; 12] = [
     Step { name: "end", a: visibility_checks::end_a, b: visibility_checks::end_b },
 ];
 
-/// Meets another process that does the same in `place`, and measures. Both tell the same.
+/// Meets another process that does the same in `place`, and measures. Both report the same checks.
 ///
 /// # Errors
-/// Nobody came; the other one fell silent or ended early; somebody asked to stop; the filesystem does not answer.
+/// No other process appeared; the other side fell silent or ended early; the doctor was stopped; the filesystem does not
+/// respond.
 pub fn examine(doctor: &mut Doctor<'_>, place: &Path, times: Times, stop: &Stop) -> Result<(), CannotMeasure> {
     let alive = Arc::new(Mutex::new(Instant::now()));
     let (seen, asked) = (alive.clone(), stop.clone());
-    // Asked in every loop: so it also tells that no call hangs.
+    // Called in every loop, so it also shows that no call hangs.
     let stop: Stop = Arc::new(move || {
         *seen.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         asked()
@@ -77,7 +79,7 @@ pub fn examine(doctor: &mut Doctor<'_>, place: &Path, times: Times, stop: &Stop)
     let (subject, at) = (doctor.subject.clone(), place.to_owned());
     let pair = move || drop(sender.send(pair(&subject, &at, times, &stop)));
     let thread = std::thread::Builder::new().name("ringreel-doctor".to_owned()).spawn(pair);
-    thread.map_err(|error| CannotMeasure(format!("no thread can be started ({error})")))?;
+    thread.map_err(|error| CannotMeasure(format!("cannot start a thread ({error})")))?;
     let checks = loop {
         match receiver.recv_timeout(super::SLICE) {
             Ok(checks) => break checks?,
@@ -88,7 +90,7 @@ pub fn examine(doctor: &mut Doctor<'_>, place: &Path, times: Times, stop: &Stop)
         }
         if alive.lock().unwrap_or_else(PoisonError::into_inner).elapsed() > doctor.limit {
             return Err(CannotMeasure(format!(
-                "the filesystem of {} hangs: no answer within {:.0} s",
+                "the filesystem of {} hangs: no response within {:.0} s",
                 place.display(),
                 doctor.limit.as_secs_f64()
             )));
@@ -104,8 +106,8 @@ fn pair(subject: &Subject, place: &Path, times: Times, stop: &Stop) -> Result<Ve
     let partner = introduce(&mut session, &met.me);
     let known = partner.as_ref().ok().cloned();
     let done = partner.and_then(|_| if met.is_a { lead(&mut session) } else { follow(&mut session) });
-    // Where both came to the end, A alone removes the directory. It asks `stop` before each name, so
-    // a slow filesystem is not mistaken for one that hangs.
+    // If both completed, only A removes the directory. It calls `stop` before each name, so that a slow filesystem is not
+    // mistaken for one that hangs.
     let left = if met.is_a || done.is_err() {
         remove_tree_while(&*subject.fs, &met.dir, &|| {
             stop();
@@ -122,7 +124,7 @@ fn pair(subject: &Subject, place: &Path, times: Times, stop: &Stop) -> Result<Ve
     Ok(checks)
 }
 
-/// Both say who they are, so that each can clean up after both.
+/// Exchanges tokens, so that each side can clean up after both.
 fn introduce(session: &mut Session, me: &str) -> Attempt<String> {
     session.step = "meeting";
     session.begin()?;
@@ -135,7 +137,7 @@ fn line(check: &str, outcome: Outcome) -> Check {
     Check { group: GROUP.to_owned(), check: check.to_owned(), verdict, fact }
 }
 
-/// A's part.
+/// Runs A's part of all steps.
 fn lead(session: &mut Session) -> Attempt<Vec<Check>> {
     let mut checks = Vec::with_capacity(STEPS.len());
     for step in &STEPS {
@@ -150,14 +152,14 @@ fn lead(session: &mut Session) -> Attempt<Vec<Check>> {
         let ends = outcome.verdict == Verdict::Failure;
         checks.push(line(step.name, outcome));
         if ends {
-            break; // nothing that follows would tell more
+            break; // further steps would add nothing
         }
     }
     session.publish_verdict(&checks)?;
     Ok(checks)
 }
 
-/// B's part.
+/// Runs B's part of all steps.
 fn follow(session: &mut Session) -> Attempt<Vec<Check>> {
     for step in &STEPS {
         session.step = step.name;

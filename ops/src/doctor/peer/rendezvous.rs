@@ -1,13 +1,13 @@
-//! How two processes find each other that know nothing but a directory: by names that have one creator.
+//! Pairs two processes that know only a common directory, by names that are created exclusively.
 //!
 //! ```text
-//! .doctor-peers/invite.<token>   somebody waits
-//!               taken.<token>    and is taken: by its partner, or by itself, so that nobody else comes
-//!               pair.<token>/    it saw that, and is A; whoever took it is B
+//! .doctor-peers/invite.<token>   a process waits
+//!               taken.<token>    the invitation is taken: by a partner, or by the process itself, which closes it
+//!               pair.<token>/    the process has seen that, and is A; its partner is B
 //! ```
 //!
-//! Of two who wait, the one with the larger token closes its own invitation and takes the other's. An invitation that is
-//! taken and makes no pair was left by somebody who died: it is removed.
+//! Of two waiting processes, the one with the larger token closes its own invitation and takes the other's. A taken
+//! invitation that makes no pair was left by a process that died, and is removed.
 
 use super::super::{CannotMeasure, Stop};
 use crate::probe::{SCRATCH, Subject};
@@ -18,31 +18,31 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Time between two looks.
+/// Time between two polls.
 const LOOK: Duration = Duration::from_millis(30);
-/// Longest time for one who was taken to make a pair.
+/// Longest time for a process whose invitation was taken to make a pair.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Two who met.
+/// A pair of processes.
 pub struct Pair {
     /// Their directory.
     pub dir: PathBuf,
-    /// Whether this one acts, and the other one looks.
+    /// Whether this process is A, which makes the changes.
     pub is_a: bool,
-    /// What this one's tokens begin with.
+    /// The prefix of this process's tokens.
     pub me: String,
     root: PathBuf,
 }
 
 impl Pair {
-    /// Removes what is left of the meeting: by this one, and by its partner, as far as that is known.
+    /// Removes the names of the meeting: those of this process, and those of its partner if it is known.
     pub fn clean(&self, fs: &dyn Fs, partner: Option<&str>) {
         sweep(fs, &self.root, &self.me);
         partner.into_iter().for_each(|partner| sweep(fs, &self.root, partner));
     }
 }
 
-/// Removes the names with tokens of `whom`, and the directory, unless others are in it.
+/// Removes the names with tokens of `whom`, and the directory if it is empty.
 fn sweep(fs: &dyn Fs, root: &Path, whom: &str) {
     for name in fs.list(root).unwrap_or_default() {
         if name.split_once('.').is_some_and(|(_, token)| token.starts_with(whom)) {
@@ -63,17 +63,17 @@ struct Meeting<'a> {
     dead: BTreeSet<String>,
 }
 
-/// What came of waiting.
+/// The result of waiting.
 enum Turn {
     A(PathBuf),
     B(PathBuf),
     Again,
 }
 
-/// Waits in `place` for another one.
+/// Waits in `place` for another process.
 ///
 /// # Errors
-/// Nobody came; somebody asked to stop; what the filesystem says.
+/// No other process appeared; the doctor was stopped; the filesystem's errors.
 pub fn meet(subject: &Subject, place: &Path, limit: Duration, stop: &Stop) -> Result<Pair, CannotMeasure> {
     let root = place.join(format!("{SCRATCH}peers"));
     let (end, grace) = (Instant::now() + limit, GRACE.min(limit / 3));
@@ -83,7 +83,7 @@ pub fn meet(subject: &Subject, place: &Path, limit: Duration, stop: &Stop) -> Re
         match meeting.wait() {
             Ok(Turn::Again) => {}
             Ok(turn) => break Ok(turn),
-            // A pair just left, and took the directory with it.
+            // Another pair has just finished and removed the directory.
             Err(Some(error)) if error.is_gone() && error.path != meeting.root => {
                 if meeting.over() {
                     break Err(None);
@@ -103,8 +103,8 @@ pub fn meet(subject: &Subject, place: &Path, limit: Duration, stop: &Stop) -> Re
                 "interrupted while waiting for the other side".to_owned()
             } else {
                 format!(
-                    "nobody came to {place} within {:.0} s: start the same command on another node at the same time, \
-                     and check that both see this directory (or raise --peer-timeout)",
+                    "no other process appeared in {place} within {:.0} s: start the same command on another node at the \
+                     same time, and check that both see this directory (or raise --peer-timeout)",
                     limit.as_secs_f64()
                 )
             }));
@@ -122,7 +122,7 @@ impl Meeting<'_> {
         self.root.join(format!("{kind}.{token}"))
     }
 
-    /// Makes a name. False: somebody else did.
+    /// Creates a name exclusively. Returns false if it exists.
     fn make(&self, path: &Path) -> FsResult<bool> {
         match self.fs.create_new(path) {
             Ok(file) => file.close().map(|()| true),
@@ -135,7 +135,7 @@ impl Meeting<'_> {
         Instant::now() >= self.end || (self.stop)()
     }
 
-    /// Invites, and waits. Err(None): it is over.
+    /// Invites and waits. Returns `Err(None)` when the time is over.
     fn wait(&mut self) -> Result<Turn, Option<FsError>> {
         self.attempt += 1;
         let me = format!("{}-{}", self.me, self.attempt);
@@ -148,11 +148,11 @@ impl Meeting<'_> {
                 return self.become_a(&me).map_err(Some);
             }
             if self.over() {
-                // Nobody may come any more; who came in the last moment is welcome.
+                // Closes the invitation, unless it was taken at the last moment.
                 return if self.make(&taken)? { Err(None) } else { self.become_a(&me).map_err(Some) };
             }
             if !names.contains(&format!("invite.{me}")) {
-                return Ok(Turn::Again); // taken for dead
+                return Ok(Turn::Again); // another process considered this one dead
             }
             let free = |token: &&str| {
                 **token < *me && !names.contains(&format!("taken.{token}")) && !self.dead.contains::<str>(token)
@@ -170,7 +170,7 @@ impl Meeting<'_> {
         }
     }
 
-    /// The names there. A name of our own comes and goes first: that makes clients which remember listings look again.
+    /// Lists the names. Creates and removes a name before, so that clients that cache listings refresh them.
     fn look(&self, me: &str) -> FsResult<Vec<String>> {
         let poke = self.name("look", me);
         self.make(&poke)?;
@@ -194,7 +194,7 @@ impl Meeting<'_> {
             }
             std::thread::sleep(jittered(LOOK));
         }
-        tracing::debug!(other, "somebody who waited here is dead");
+        tracing::debug!(other, "a process that waited here is dead");
         self.dead.insert(other.to_owned());
         for kind in ["invite", "taken"] {
             let _ = self.fs.forget_file(&self.name(kind, other));

@@ -1,8 +1,8 @@
-//! Two who met talk by names in a directory: `<side>.<number>.<kind>.<text>`, each read once and removed.
+//! The two processes exchange messages as names in a directory: `<side>.<number>.<kind>.<text>`. The receiver removes each
+//! name.
 //!
-//! These names have a directory to themselves, `words`. A client that sees a directory change asks
-//! the server anew about the names in it. Names that come and go beside a measured directory would
-//! make both clients forget what they remember of it, and the doctor would see fewer stale answers
+//! These names are in a separate directory, `words`. A client that sees a directory change looks up the names in it anew,
+//! so messages beside a measured directory would refresh both clients' caches, and the doctor would see fewer stale results
 //! than a ring does.
 
 use super::super::{Check, Stop};
@@ -14,39 +14,39 @@ use ringreel::fs::{FsError, FsResult};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// B's last word: it has read the verdict.
+/// B's last message: it has read the verdict.
 const KNOWN: &str = "known";
-/// Longest text.
+/// Longest text of a message in bytes.
 const TEXT: usize = 180;
-/// Looks without a name of our own, and time between looks with one.
+/// Number of polls before the listing is refreshed, and interval of refreshes.
 const PLAIN_LOOKS: u32 = 20;
 const POKE: Duration = Duration::from_millis(100);
-/// Longest time between two looks.
+/// Longest time between two polls.
 const PAUSE: Duration = Duration::from_millis(50);
-/// For so long the directory of a pair may seem to be gone.
+/// Time for which the directory of a pair may seem to be missing.
 const GONE: Duration = Duration::from_secs(1);
-/// Largest verdict.
+/// Largest verdict in bytes.
 const MAX_VERDICT: u64 = 1 << 20;
-/// Longest time that a step spends on repeating what it measures, after the first time.
+/// Longest time for repetitions of a measurement.
 const REPEAT_FOR: Duration = Duration::from_secs(2);
-/// A says these before each repetition, and when there are enough.
+/// A's messages before each repetition, and after the last.
 const MORE: &str = "more";
 const ENOUGH: &str = "enough";
 
-/// Why it did not go on.
+/// Why a session ended early.
 #[derive(Debug)]
 pub enum Trouble {
-    /// The filesystem refused something, on this side or the other.
+    /// The filesystem refused an operation, on this side or the other.
     Refused(String),
-    /// The other side said nothing for too long.
+    /// The other side sent nothing for too long.
     Silent(Duration),
-    /// The other side took everything away.
+    /// The other side ended and removed the directory.
     Ended,
-    /// The caller asked to stop.
+    /// The doctor was stopped.
     Stopped,
-    /// The other side said something that makes no sense here.
+    /// The other side sent an unexpected message.
     Nonsense(String),
-    /// A has made up its mind.
+    /// A has sent the verdict.
     Verdict,
 }
 
@@ -56,10 +56,10 @@ impl From<FsError> for Trouble {
     }
 }
 
-/// Short for what a step returns.
+/// The result of a step.
 pub type Attempt<T> = Result<T, Trouble>;
 
-/// Nobody but the other side, which cleans up when it ends, removes the pair's directory and what was just written there.
+/// Maps a missing file to [`Trouble::Ended`], because only the other side removes the pair's directory, when it ends.
 fn unless_ended(done: FsResult<()>) -> Attempt<()> {
     match done {
         Err(error) if error.is_gone() => Err(Trouble::Ended),
@@ -70,11 +70,11 @@ fn unless_ended(done: FsResult<()>) -> Attempt<()> {
 /// Kinds of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Of a step.
+    /// A message of a step.
     Word,
-    /// The filesystem refused something there.
+    /// The filesystem refused an operation on the sender's side.
     Broken,
-    /// The verdict is there.
+    /// The verdict is published.
     Verdict,
 }
 
@@ -90,17 +90,17 @@ impl Answer {
 
 /// One side of a pair.
 pub struct Session {
-    /// What is measured.
+    /// The filesystem to measure.
     pub subject: Subject,
-    /// The pair's own directory.
+    /// The pair's directory.
     pub dir: PathBuf,
-    /// Where the two talk, below it.
+    /// The directory of messages in it.
     words: PathBuf,
-    /// See there.
+    /// Time limits.
     pub times: Times,
-    /// What is being done.
+    /// Name of the current step.
     pub step: &'static str,
-    /// Time of a name and its answer, once that was measured (by A).
+    /// Time of a message and its reply, once A has measured it.
     pub trip: Duration,
     stop: Stop,
     is_a: bool,
@@ -109,17 +109,17 @@ pub struct Session {
 }
 
 impl Session {
-    /// This side of those who met.
+    /// Creates this side of a pair.
     pub fn new(subject: Subject, met: &Pair, times: Times, stop: Stop) -> Session {
         let (dir, is_a, trip) = (met.dir.clone(), met.is_a, Duration::ZERO);
         let words = dir.join("words");
         Session { subject, dir, words, times, step: "", trip, stop, is_a, sent: 0, received: 0 }
     }
 
-    /// Makes the directory in which the two talk. The other side may have made it.
+    /// Creates the directory of messages, unless the other side has.
     ///
     /// # Errors
-    /// What the filesystem says; the other side is gone.
+    /// The filesystem's errors; the other side ended.
     pub(super) fn begin(&self) -> Attempt<()> {
         unless_ended(self.subject.fs.ensure_dir(&self.words))
     }
@@ -128,10 +128,10 @@ impl Session {
         if is_a { 'a' } else { 'b' }
     }
 
-    /// Says something. Of `text`, what cannot stand in a name is left out.
+    /// Sends a message. Characters of `text` that cannot be in a name are replaced.
     ///
     /// # Errors
-    /// What the filesystem says; the other side is gone.
+    /// The filesystem's errors; the other side ended.
     pub fn send(&mut self, kind: Answer, text: &str) -> Attempt<()> {
         let text: String = text.chars().map(|c| if c == '/' || c.is_control() { '_' } else { c }).collect();
         let end = (0..=text.len().min(TEXT)).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
@@ -141,7 +141,7 @@ impl Session {
         unless_ended(self.subject.fs.create_new(&self.words.join(name)).and_then(|file| file.close()))
     }
 
-    /// Says a word.
+    /// Sends a message of a step.
     ///
     /// # Errors
     /// As [`Session::send`].
@@ -149,10 +149,10 @@ impl Session {
         self.send(Answer::Word, text)
     }
 
-    /// Waits for the other side's next word.
+    /// Waits for the other side's next message.
     ///
     /// # Errors
-    /// It does not come; another message came.
+    /// No message arrived; a message of another kind arrived.
     pub fn hear(&mut self) -> Attempt<String> {
         let start = format!("{}.{}.", Session::side(!self.is_a), self.received);
         let (begun, mut looks, mut gone, mut poked) = (Instant::now(), 0, None, Instant::now());
@@ -183,7 +183,7 @@ impl Session {
             if begun.elapsed() > self.times.answer {
                 return Err(Trouble::Silent(self.times.answer));
             }
-            // A slow server is not asked all the time.
+            // Polls a slow server less often.
             std::thread::sleep(looked.elapsed().clamp(delays::LOOK, PAUSE));
         }
     }
@@ -197,7 +197,7 @@ impl Session {
         }
     }
 
-    /// Waits for just this word.
+    /// Waits for exactly this message.
     ///
     /// # Errors
     /// As [`Session::hear`].
@@ -206,8 +206,8 @@ impl Session {
         if heard == word { Ok(()) } else { Err(Trouble::Nonsense(heard)) }
     }
 
-    /// Returns whether A measures a `round` more, of `most` at most, and tells B. A slow filesystem
-    /// gets fewer rounds: after the first one, none begins later than [`REPEAT_FOR`] after `begun`.
+    /// Returns whether A measures round `round` of at most `most`, and tells B. A slow filesystem gets fewer rounds: after
+    /// the first one, none begins later than [`REPEAT_FOR`] after `begun`.
     ///
     /// # Errors
     /// As [`Session::send`].
@@ -217,7 +217,7 @@ impl Session {
         Ok(more)
     }
 
-    /// Returns whether A measures a round more.
+    /// Waits for A's message, and returns whether it measures another round.
     ///
     /// # Errors
     /// As [`Session::hear`].
@@ -229,7 +229,7 @@ impl Session {
         }
     }
 
-    /// A name comes and goes: clients that remember listings look again.
+    /// Creates and removes a name, so that clients that cache listings refresh them.
     fn poke(&self) {
         let path = self.words.join(format!("look.{}", Session::side(self.is_a)));
         if let Ok(file) = self.subject.fs.create_new(&path) {
@@ -238,18 +238,18 @@ impl Session {
         let _ = self.subject.fs.forget_file(&path);
     }
 
-    /// Fails when somebody asked to stop.
+    /// Checks whether to stop.
     ///
     /// # Errors
-    /// That.
+    /// The doctor was stopped.
     pub fn go_on(&self) -> Attempt<()> {
         if (self.stop)() { Err(Trouble::Stopped) } else { Ok(()) }
     }
 
-    /// Looks until `seen`, or until `limit` is over. Returns whether it was seen.
+    /// Polls until `seen` returns true or `limit` is over. Returns whether it was seen.
     ///
     /// # Errors
-    /// The caller asked to stop.
+    /// The doctor was stopped.
     pub fn until(&self, limit: Duration, mut seen: impl FnMut() -> bool) -> Attempt<bool> {
         let mut stopped = false;
         let at = delays::until(limit, || {
@@ -259,10 +259,10 @@ impl Session {
         if stopped { Err(Trouble::Stopped) } else { Ok(at.is_some()) }
     }
 
-    /// Makes a directory of the pair's.
+    /// Creates a directory in the pair's directory.
     ///
     /// # Errors
-    /// What the filesystem says.
+    /// The filesystem's errors.
     pub fn make_dir(&self, name: &str) -> FsResult<PathBuf> {
         let path = self.dir.join(name);
         self.subject.fs.make_dir(&path).map(|()| path)
@@ -271,12 +271,12 @@ impl Session {
     /// Writes a new file.
     ///
     /// # Errors
-    /// What the filesystem says.
+    /// The filesystem's errors.
     pub fn write(&self, path: &Path, bytes: &[u8]) -> FsResult<()> {
         write_new(&*self.subject.fs, path, bytes, true)
     }
 
-    /// Sends A's verdict, and waits until B has read it. B may have said more before it hears of the verdict.
+    /// Publishes A's verdict, and waits until B has read it. B may send other messages before.
     pub(super) fn publish_verdict(&mut self, checks: &[Check]) -> Attempt<()> {
         let bytes = serde_json::to_vec(checks).map_err(|error| Trouble::Nonsense(error.to_string()))?;
         let temp = self.dir.join("verdict.new");
@@ -287,13 +287,13 @@ impl Session {
             match self.hear() {
                 Err(Trouble::Stopped) => return Err(Trouble::Stopped),
                 Ok(word) if word != KNOWN => {}
-                Err(Trouble::Refused(_)) => {} // B gave up the step, and waits for the verdict, too
-                _ => return Ok(()),            // B knows, or went away
+                Err(Trouble::Refused(_)) => {} // B failed in the step, and waits for the verdict too
+                _ => return Ok(()),            // B has read it, or ended
             }
         }
     }
 
-    /// B waits for what A found.
+    /// Waits for A's verdict.
     pub(super) fn await_verdict(&mut self) -> Attempt<Vec<Check>> {
         loop {
             match self.hear() {
@@ -320,22 +320,22 @@ impl Session {
         }
     }
 
-    /// What happened, and what to do.
+    /// Describes what happened, and what to do.
     pub(super) fn in_words(&self, trouble: Trouble) -> String {
         let step = self.step;
         match trouble {
             Trouble::Refused(what) => format!("{what} (while measuring: {step})"),
             Trouble::Silent(limit) => format!(
-                "the other side has said nothing for {:.0} s (while measuring: {step}): was it killed, or has it lost \
-                 this filesystem?",
+                "the other side sent nothing for {:.0} s (while measuring: {step}): check whether it was killed or lost \
+                 this filesystem",
                 limit.as_secs_f64()
             ),
-            Trouble::Ended => format!("the other side ended early (while measuring: {step}): see what it says"),
+            Trouble::Ended => format!("the other side ended early (while measuring: {step}): see its output"),
             Trouble::Stopped => format!("interrupted (while measuring: {step})"),
             Trouble::Nonsense(said) => {
-                format!("the other side said {said:?} (while measuring: {step}): is it a ringreel of this version?")
+                format!("the other side sent {said:?} (while measuring: {step}): check that it has the same version")
             }
-            Trouble::Verdict => format!("the other side made up its mind (while measuring: {step})"),
+            Trouble::Verdict => format!("the other side sent its verdict early (while measuring: {step})"),
         }
     }
 }

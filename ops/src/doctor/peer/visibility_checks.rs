@@ -1,4 +1,4 @@
-//! What B sees of what A did, and when.
+//! Measures when B sees A's changes.
 
 use super::super::config::against_lease;
 use super::super::facts::Fact;
@@ -12,16 +12,16 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 const ROUNDS: usize = 10;
-/// What B says of what A did.
+/// B's replies on whether it saw a change.
 const SEEN: &str = "seen";
 const NEVER: &str = "never";
-/// For so long B looks for a name before A creates it.
+/// Time for which B looks up a name before A creates it.
 const LOOK_BEFORE: Duration = Duration::from_millis(100);
-/// A name that a lookup finds so late was remembered to be absent.
+/// After a longer delay, B's client is considered to have cached the absence of the name.
 const HIDDEN: Duration = Duration::from_secs(1);
-/// For so long B waits for inotify.
+/// Longest time to wait for inotify.
 const TELLS_WITHIN: Duration = Duration::from_millis(1500);
-/// Clocks that differ so much make times misleading.
+/// Clocks that differ by more milliseconds make times misleading.
 const OFF_MS: u64 = 5000;
 
 fn host() -> String {
@@ -79,8 +79,8 @@ pub fn clocks_b(session: &mut Session) -> Attempt<()> {
     session.say(&unix_ms().to_string())
 }
 
-/// A does `act` each round once B looked. Returns the times until B says that it saw that. The first
-/// round in which B does not see it is the last one.
+/// Calls `act` in each round, after B has looked. Returns the delays until B's replies. Stops after the first round in which
+/// B does not see the change.
 fn rounds(session: &mut Session, mut act: impl FnMut(&Session, usize) -> Attempt<()>) -> Attempt<Delays> {
     let (mut delays, begun) = (Delays::default(), Instant::now());
     loop {
@@ -95,7 +95,7 @@ fn rounds(session: &mut Session, mut act: impl FnMut(&Session, usize) -> Attempt
     }
 }
 
-/// The time from `done` until B says that it saw that; `None` if it did not.
+/// Returns the time from `done` until B's reply; `None` if B did not see the change.
 fn hear_of(session: &mut Session, done: Instant) -> Attempt<Option<Duration>> {
     match session.hear()?.as_str() {
         SEEN => Ok(Some(done.elapsed())),
@@ -104,7 +104,7 @@ fn hear_of(session: &mut Session, done: Instant) -> Attempt<Option<Duration>> {
     }
 }
 
-/// B looks each round, and then until it sees.
+/// Looks once per round before A's change, and then until the change is seen.
 fn look(session: &mut Session, mut sees: impl FnMut(&Session, usize) -> bool) -> Attempt<()> {
     let mut round = 0;
     while session.goes_on_there()? {
@@ -142,7 +142,7 @@ pub fn rename_b(session: &mut Session) -> Attempt<()> {
     look(session, |session, round| {
         let (fs, dir) = (&session.subject.fs, session.dir.join("renames"));
         let opens = |kind: &str| fs.open(&dir.join(format!("{kind}.{round}")).join("file")).is_ok();
-        opens("write"); // so that it is remembered
+        opens("write"); // so that the client caches it
         let path = dir.join(format!("read.{round}")).join("file");
         surely(&**fs, &path, || fs.open(&path)).is_ok()
     })
@@ -172,12 +172,12 @@ pub fn listing_b(session: &mut Session) -> Attempt<()> {
     })
 }
 
-/// Where B looks by the name alone, and where it opens the directory before it looks again: what
-/// the second way makes a client ask must not help the first.
+/// Directories for looking up by the name alone, and after opening the directory. They are separate, because requests of
+/// the second kind would refresh the cache for the first.
 const PLAINLY: &str = "plainly";
 const SURELY: &str = "surely";
 
-/// B looks for a name, A creates it, B measures when it finds it in either way.
+/// B looks up a name, A creates it, and B reports when it finds the name in either way.
 pub fn missing_a(session: &mut Session) -> Attempt<Outcome> {
     let dir = session.make_dir("missing")?;
     session.write(&dir.join("staged"), b"x")?;
@@ -219,7 +219,7 @@ pub fn missing_b(session: &mut Session) -> Attempt<()> {
     Ok(())
 }
 
-/// A ring looks in the second way, so only that delay is compared with the lease.
+/// Judges the delays. A ring opens the directory first, so only that delay is compared with the lease.
 fn judge_missing(session: &Session, plainly: &Delays, surely: &Delays) -> Outcome {
     let (verdict, lease) = against_lease(surely, session.times.lease);
     let is_hidden = verdict == Verdict::Ok && (plainly.never > 0 || plainly.max() > HIDDEN);
