@@ -200,7 +200,7 @@ fn arrays_become_records_of_npy_files() {
     for threads in ["1", "8"] {
         let done = pack(&place, &format!("--from npy arrays -o {threads} --threads {threads}"));
         assert_eq!((done.code, said(&done, "samples"), said(&done, "skipped")), (Some(1), 18, 2), "{done:?}");
-        assert!(done.err.contains("05.npy: it holds |O") && done.err.contains("06.npy"), "{done:?}");
+        assert!(done.err.contains("05.npy: it has elements |O") && done.err.contains("06.npy"), "{done:?}");
     }
     let expected: Vec<_> =
         (0..20).filter(|n| ![5, 6].contains(n)).map(|n| npy("<i2", false, "2, 3", &[n; 12])).collect();

@@ -1,12 +1,12 @@
-//! Samples into files of other formats, and such files into records or into a ring.
+//! Exports samples to files of other formats, and packs such files into records or a ring.
 //!
-//! | file | |
+//! | file | contents |
 //! |---|---|
-//! | [`export`] | samples to RecordIO, `.npy` files, webdataset's tar files |
-//! | [`pack`] | images, `.npy`, NIfTI and lines of text to RecordIO, or into a ring |
-//! | [`output`] | files that have their name only once they are whole |
+//! | [`export`] | exports samples as RecordIO, `.npy` files, or webdataset's tar files |
+//! | [`pack`] | packs images, `.npy`, NIfTI and lines of text into RecordIO or a ring |
+//! | [`output`] | output files that get their names when they are complete |
 //!
-//! What is written does not depend on the number of threads, and memory holds a few samples for each.
+//! The output does not depend on the number of threads. Each thread keeps a few samples in memory.
 
 pub mod export;
 pub mod output;

@@ -1,5 +1,5 @@
-//! Files that have their name only once they are whole: they are written beside it, as `<name>.part`. Whoever is killed
-//! leaves such a one behind, and whoever begins again writes over it.
+//! Output files that get their names when they are complete. They are written as `<name>.part`. A killed process leaves
+//! such a file behind, and the next attempt overwrites it.
 
 use ringreel::error::{Error, FsError, Result};
 use ringreel_format::recordio::RecordWriter;
@@ -9,17 +9,17 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Bytes that are written at once.
+/// Size of the write buffer in bytes.
 const BUFFER: usize = 1 << 20;
 
-/// `path` with `end` behind its last name.
+/// Returns `path` with `end` appended to its last name.
 pub fn with_end(path: &Path, end: &str) -> PathBuf {
     let mut path = path.as_os_str().to_owned();
     path.push(end);
     path.into()
 }
 
-/// A file that is being written. It is removed where it is not finished.
+/// A file that is being written. It is removed when it is dropped unfinished.
 #[derive(Debug)]
 pub struct Output {
     path: PathBuf,
@@ -29,17 +29,17 @@ pub struct Output {
 }
 
 impl Output {
-    /// Begins the file that shall have the name `path`. What is there stays there until [`Output::finish`].
+    /// Begins the file `path`. An existing file stays until [`Output::finish`].
     ///
     /// # Errors
-    /// Somebody else writes it at this time; what the filesystem says.
+    /// Another process is writing the file; the filesystem's errors.
     pub fn begin(path: &Path) -> Result<Output> {
         let part = with_end(path, ".part");
         let bad = |op| {
             let part = part.clone();
             move |error| FsError::new(op, &part, error)
         };
-        // Ours is the file only while it has the name: whoever held the lock before us may have given it another one.
+        // The lock is ours only if the file still has the name: the previous holder may have renamed it meanwhile.
         let file = loop {
             let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
             let mut options = OpenOptions::new();
@@ -47,10 +47,10 @@ impl Output {
             let file = options.open(&part).map_err(bad("create"))?;
             match file.try_lock() {
                 Err(TryLockError::WouldBlock) => {
-                    let why = io::Error::new(io::ErrorKind::ResourceBusy, "somebody else writes it at this time");
+                    let why = io::Error::new(io::ErrorKind::ResourceBusy, "another process is writing it");
                     return Err(bad("create")(why).into());
                 }
-                // No locks on this filesystem: they only save from two at once.
+                // A filesystem without locks: they only prevent two processes from writing at once.
                 Ok(()) | Err(TryLockError::Error(_)) => {}
             }
             let ours = file.metadata().map_err(bad("stat"))?;
@@ -62,20 +62,20 @@ impl Output {
         Ok(Output { path: path.to_owned(), part, file: Some(BufWriter::with_capacity(BUFFER, file)), written: 0 })
     }
 
-    /// Bytes written.
+    /// Returns the number of bytes written.
     pub fn written(&self) -> u64 {
         self.written
     }
 
-    /// Brings it to the disk and gives it its name, in place of what has it. Returns its bytes.
+    /// Syncs the file and gives it its name, replacing an existing file. Returns its size in bytes.
     ///
     /// # Errors
-    /// What the filesystem says.
+    /// The filesystem's errors.
     pub fn finish(self) -> Result<u64> {
         self.end(true)
     }
 
-    /// What was written is in the file; with `sync`, on the disk.
+    /// Flushes the buffer; with `sync`, also syncs the file.
     fn settle(&mut self, sync: bool) -> Result<()> {
         let Some(file) = self.file.as_mut() else { return Ok(()) };
         let done = file.flush().and_then(|()| if sync { file.get_ref().sync_data() } else { Ok(()) });
@@ -110,8 +110,8 @@ impl Write for Output {
     }
 }
 
-/// Writes one file of many, whole. It survives the end of this process, not that of the machine: that would take
-/// milliseconds for each.
+/// Writes a whole small file. It is not synced, because that would take milliseconds per file, so a crash of the machine
+/// may lose it.
 ///
 /// # Errors
 /// As [`Output::begin`] and [`Output::finish`].
@@ -121,7 +121,7 @@ pub fn put(path: &Path, bytes: &[u8]) -> Result<()> {
     output.end(false).map(drop)
 }
 
-/// A `.rec` file and the `.idx` file beside it. The records appear last: whoever sees them sees their index.
+/// A `.rec` file and its `.idx` file. The `.rec` file is published last, so that a visible one always has its index.
 #[derive(Debug)]
 pub struct RecFile {
     path: PathBuf,
@@ -143,7 +143,7 @@ impl RecFile {
     /// Writes one record, and a line of the index.
     ///
     /// # Errors
-    /// A record of 2^29 bytes or more; what the filesystem says.
+    /// A record of 2^29 bytes or more; the filesystem's errors.
     pub fn write(&mut self, key: u64, payload: &[u8]) -> Result<()> {
         let offset = self.records.write(payload).map_err(Error::format("write", &self.path))?;
         let key = key.to_string();
@@ -152,26 +152,26 @@ impl RecFile {
         Ok(())
     }
 
-    /// Bytes of its records so far.
+    /// Returns the size of the records written so far, in bytes.
     pub fn bytes(&self) -> u64 {
         self.records.position()
     }
 
-    /// Records so far.
+    /// Returns the number of records written so far.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Gives both files their names. Returns them, with their bytes.
+    /// Gives both files their names. Returns the files with their sizes in bytes.
     ///
     /// # Errors
     /// As [`Output::finish`].
     pub fn finish(mut self) -> Result<Vec<(PathBuf, u64)>> {
-        // Where the disk is full, the old records stay.
+        // First, so that the old records stay if the disk is full.
         let mut records = self.records.into_inner();
         records.settle(true)?;
         self.index.settle(true)?;
-        // Old records must not be seen with the new index.
+        // Old records must not be visible with the new index.
         match fs::remove_file(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(FsError::new("remove", &self.path, error).into());

@@ -1,5 +1,5 @@
-//! A folder of `.npy` files: `<position>.<part>.npy` (`.bin` for bytes that are no tensor), and for each sample
-//! `<position>.meta.json`, which is written last: a sample that has it is whole.
+//! Exports to a folder of `.npy` files: `<position>.<part>.npy` (`.bin` for bytes), and `<position>.meta.json` for each
+//! sample. The latter is written last, so a sample with it is complete.
 
 use super::journal::{Journal, remove};
 use super::{Options, Report, Sample, Sink};
@@ -17,7 +17,7 @@ pub struct Folder<'a> {
     report: &'a mut Report,
 }
 
-/// Whether the sample at `position` is there, whole.
+/// Returns whether the sample at `position` is complete.
 pub fn is_there(out: &Path, position: u64) -> bool {
     meta_path(out, position).symlink_metadata().is_ok()
 }
@@ -27,10 +27,10 @@ fn meta_path(out: &Path, position: u64) -> PathBuf {
 }
 
 impl<'a> Folder<'a> {
-    /// Makes the folder, or goes on in it.
+    /// Creates the folder, or resumes in it.
     ///
     /// # Errors
-    /// A folder that holds anything else, or another export; what the filesystem says.
+    /// A folder with other contents or of another export; the filesystem's errors.
     pub fn open(options: &'a Options, plan: &serde_json::Value, report: &'a mut Report) -> Result<Folder<'a>> {
         let out = options.out.as_path();
         fs::create_dir_all(out).map_err(|error| FsError::new("create directory", out, error))?;
@@ -42,7 +42,7 @@ impl<'a> Folder<'a> {
                 let why = "exists and is not part of this export: choose another folder, or use --force";
                 return Err(Error::Sample(format!("{} {why}", path.display())));
             }
-            // What an older export left is not to be taken for a sample of this one.
+            // Files of an older export must not count as samples of this one.
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             if options.force && name.ends_with(".meta.json") && name.starts_with(|c: char| c.is_ascii_digit()) {
                 remove(&path)?;

@@ -1,6 +1,6 @@
-//! What is finished: a file of JSON lines beside the exported ones. The first line is the plan, each further one a
-//! finished shard. Whoever exports once more by the same plan goes on behind the last shard that is whole; by another
-//! plan, or where files lie without a journal, nothing is written over unless that is wished for.
+//! The journal of an export: a file of JSON lines beside the exported files. The first line is the plan, each further line
+//! a finished shard. A second export with the same plan continues after the last complete shard. With another plan, or if
+//! files exist without a journal, nothing is overwritten without `force`.
 
 use crate::convert::output::put;
 use ringreel::error::{Error, FsError, Result};
@@ -9,19 +9,19 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// Longest journal that is read.
+/// Longest journal that is read, in bytes.
 const LIMIT: u64 = 256 << 20;
 
 /// One finished shard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shard {
-    /// The position behind its last sample.
+    /// The position after its last sample.
     pub next: u64,
-    /// Samples in it.
+    /// Number of samples.
     pub samples: u64,
-    /// Damaged samples that are not in it, though they should be.
+    /// Number of damaged samples that were skipped.
     pub skipped: u64,
-    /// Its files, by their names, and the bytes of each.
+    /// Names of its files, and their sizes in bytes.
     pub files: Vec<(String, u64)>,
 }
 
@@ -30,32 +30,33 @@ pub struct Shard {
 pub struct Journal {
     path: PathBuf,
     file: Option<File>,
-    /// The shards that are finished.
+    /// The finished shards.
     pub shards: Vec<Shard>,
-    /// Whether it was there, for this plan: files that bear the export's names are its own then.
+    /// Whether the journal existed for this plan, so that files with the export's names belong to it.
     pub is_ours: bool,
 }
 
 impl Journal {
-    /// Finds the journal, or begins one. Its shards are those whose files are still there, each with its length.
+    /// Opens the journal, or begins a new one. Keeps the shards whose files still exist with the recorded sizes. With
+    /// `force`, removes the files of an earlier export.
     ///
     /// # Errors
-    /// A journal of another plan, unless `force`: then its files are removed. What the filesystem says.
+    /// A journal of another plan, without `force`; the filesystem's errors.
     pub fn open(path: &Path, plan: &serde_json::Value, force: bool) -> Result<Journal> {
         let mut journal = Journal { path: path.to_owned(), file: None, shards: Vec::new(), is_ours: false };
         let Some(text) = read(path)? else { return Ok(journal) };
         let mut lines = text.lines();
         let is_plan = |line: &str| serde_json::from_str::<serde_json::Value>(line).is_ok_and(|there| there == *plan);
         journal.is_ours = lines.next().is_some_and(is_plan);
-        // The last line may have been cut off.
+        // The last line may be incomplete.
         let shards: Vec<Shard> = lines.map_while(|line| serde_json::from_str(line).ok()).collect();
         if journal.is_ours && !force {
             journal.shards = shards.into_iter().take_while(|shard| journal.is_whole(shard)).collect();
             return Ok(journal);
         }
         if !force {
-            let why = "was written by another export (of other samples, or with other options)";
-            return Err(Error::Sample(format!("{} {why}: choose another name, or --force", path.display())));
+            let why = "belongs to another export (of other samples, or with other options)";
+            return Err(Error::Sample(format!("{} {why}: choose another name, or use --force", path.display())));
         }
         for (name, _) in shards.iter().flat_map(|shard| &shard.files).filter(|(name, _)| !name.contains('/')) {
             remove(&path.with_file_name(name))?;
@@ -64,10 +65,10 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Writes the plan, and the shards that are whole.
+    /// Writes the plan and the complete shards.
     ///
     /// # Errors
-    /// What the filesystem says.
+    /// The filesystem's errors.
     pub fn begin(&mut self, plan: &serde_json::Value) -> Result<()> {
         let mut text = format!("{plan}\n");
         for shard in &self.shards {
@@ -79,10 +80,10 @@ impl Journal {
         Ok(())
     }
 
-    /// Notes that a shard is finished.
+    /// Records a finished shard.
     ///
     /// # Errors
-    /// What the filesystem says.
+    /// The filesystem's errors.
     pub fn add(&mut self, shard: Shard) -> Result<()> {
         let wrote = self.file.as_mut().map_or(Ok(()), |file| file.write_all(line(&shard).as_bytes()));
         wrote.map_err(|error| FsError::new("write", &self.path, error))?;
@@ -100,10 +101,10 @@ fn line(shard: &Shard) -> String {
     serde_json::to_string(shard).unwrap_or_default() + "\n"
 }
 
-/// The text of a small file; none where there is no such file.
+/// Reads a small text file; returns `None` if it does not exist.
 ///
 /// # Errors
-/// What the filesystem says; a file that is not text, or too long.
+/// The filesystem's errors; a file that is not text or too long.
 fn read(path: &Path) -> Result<Option<String>> {
     let is_plain = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -111,7 +112,7 @@ fn read(path: &Path) -> Result<Option<String>> {
         Ok(there) => there.is_file() && there.len() <= LIMIT,
     };
     if !is_plain {
-        let why = io::Error::other("it is not the journal of an export");
+        let why = io::Error::other("not the journal of an export");
         return Err(FsError::new("read", path, why).into());
     }
     let mut text = String::new();
@@ -120,10 +121,10 @@ fn read(path: &Path) -> Result<Option<String>> {
     Ok(Some(text))
 }
 
-/// Removes a file that may be gone.
+/// Removes a file that may not exist.
 ///
 /// # Errors
-/// What the filesystem says.
+/// The filesystem's errors.
 pub fn remove(path: &Path) -> Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(FsError::new("remove", path, error).into()),

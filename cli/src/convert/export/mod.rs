@@ -1,12 +1,12 @@
-//! Samples into other formats: what [`Samples`] finds, in its order.
+//! Exports samples to other formats, in the order of [`Samples`].
 //!
-//! | file | |
+//! | file | contents |
 //! |---|---|
-//! | here | what is wished for, and the course of it |
-//! | [`payload`] | the bytes of a part, and names for files |
-//! | [`shards`] | RecordIO and webdataset's tar files, one behind the other |
+//! | this one | options and control flow |
+//! | [`payload`] | the bytes and file names of parts |
+//! | [`shards`] | sequences of RecordIO or webdataset's tar files |
 //! | [`folder`] | a folder of `.npy` files |
-//! | [`journal`] | what is finished, for whoever goes on after an interruption |
+//! | [`journal`] | finished shards, to resume an interrupted export |
 
 pub mod folder;
 pub mod journal;
@@ -28,84 +28,84 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Into what.
+/// Output formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
-    /// RecordIO, `.rec` and `.idx`: a record for each sample.
+    /// RecordIO, `.rec` and `.idx`: one record per sample.
     Rec,
-    /// A folder of `.npy` files, a file for each part.
+    /// A folder of `.npy` files, one per part.
     Npy,
-    /// Tar files as webdataset reads them.
+    /// Tar files for webdataset.
     Wds,
 }
 
-/// What is wished for.
+/// Options of an export.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Into what.
+    /// The output format.
     pub format: Format,
-    /// The folder; or where the names of the files begin.
+    /// The folder, or the prefix of the files.
     pub out: PathBuf,
-    /// The parts that are written; empty: all of them.
+    /// The parts to export; empty means all.
     pub parts: Vec<String>,
-    /// In RecordIO, the bare elements of every part, without dtype and shape.
+    /// For RecordIO: write only the elements of every part, without dtype and shape.
     pub raw: bool,
-    /// Positions; what is beyond the last sample is left out.
+    /// The positions to export; those beyond the last sample are ignored.
     pub positions: Range<u64>,
-    /// Most samples in a file.
+    /// Most samples per file.
     pub shard_samples: Option<u64>,
-    /// A file ends with the sample with which it comes to so many bytes.
+    /// A file ends after the sample that reaches this size in bytes.
     pub shard_bytes: Option<u64>,
-    /// Threads that read.
+    /// Number of reading threads.
     pub threads: usize,
-    /// Whether what is in the way is written over.
+    /// Whether existing files are overwritten.
     pub force: bool,
 }
 
-/// What was done.
+/// The result of an export.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// The generation that the samples are of, where they are of one.
+    /// The generation of the samples, if they belong to one.
     pub generation: Option<u64>,
-    /// Samples in the files, those of earlier attempts included.
+    /// Number of exported samples, including those of earlier attempts.
     pub samples: u64,
-    /// Of these, written by an earlier attempt and left as they are.
+    /// Number of samples exported by earlier attempts.
     pub kept: u64,
-    /// Samples that are damaged, and left out.
+    /// Number of damaged samples, which were skipped.
     pub skipped: u64,
-    /// Bytes of the files.
+    /// Size of the files in bytes.
     pub bytes: u64,
-    /// The files, but for those in a folder of `.npy` files: how many.
+    /// The files, except in a folder of `.npy` files.
     pub files: Vec<PathBuf>,
-    /// What could not be looked at, in words: stretches of a file, segments without an end.
+    /// What could not be read: byte ranges of a file, segments without a footer.
     pub notes: Vec<String>,
 }
 
 impl Report {
-    /// Whether something is missing from the files.
+    /// Returns whether samples are missing from the files.
     pub fn is_incomplete(&self) -> bool {
         self.skipped > 0 || !self.notes.is_empty()
     }
 }
 
-/// What the caller is told, and what he may say.
+/// Callbacks for progress and cancellation.
 pub struct Watch<'a> {
-    /// How many samples there are to write.
+    /// Called with the number of samples to write.
     pub total: &'a dyn Fn(u64),
-    /// One more is done.
+    /// Called after each sample.
     pub step: &'a dyn Fn(),
-    /// Whether to stop.
+    /// Returns whether to stop.
     pub stop: &'a dyn Fn() -> bool,
 }
 
-/// Where samples are put, one after the other.
+/// The destination of samples.
 trait Sink {
-    /// Takes the next sample: position, name, payloads and meta as JSON; or nothing, where it is damaged.
+    /// Takes the next sample; `None` if it is damaged.
     fn take(&mut self, position: u64, sample: Option<Sample>) -> Result<()>;
-    /// The next sample stands there already.
+    /// Counts the next sample, which an earlier attempt has written.
     fn keep(&mut self);
-    /// All samples were taken.
+    /// Completes the output after the last sample.
     fn finish(&mut self) -> Result<()>;
 }
 
@@ -113,15 +113,15 @@ trait Sink {
 struct Sample {
     key: String,
     parts: Vec<Payload>,
-    /// Its meta, its id and where it came from.
+    /// Its meta, id and position.
     about: serde_json::Value,
 }
 
-/// Writes the samples of `subject`: of a ring, those of `generation`, or of the newest one that holds any.
+/// Exports the samples of `subject`; of a ring, those of `generation`, or of the newest one that has any. Damaged samples
+/// are no error: they are skipped, counted and logged.
 ///
 /// # Errors
-/// A ring without samples; a generation that is gone; files in the way; what the filesystem says. Damaged samples are
-/// no error: they are left out, counted, and told to the log.
+/// A ring without samples; a reclaimed generation; existing files; the filesystem's errors.
 pub fn export(
     fs: &Arc<dyn Fs>,
     subject: Subject,
@@ -160,7 +160,7 @@ pub fn export(
     Ok(report)
 }
 
-#[allow(clippy::too_many_arguments)] // once, and each is another thing
+#[allow(clippy::too_many_arguments)] // called in one function
 fn run(
     samples: &Samples,
     subject: &Subject,
@@ -194,17 +194,17 @@ fn run(
     sink.finish()
 }
 
-/// An error of one sample alone.
+/// Returns the error if it concerns one sample alone.
 ///
 /// # Errors
-/// Itself, where it is of all that are left: of what was asked for, of the filesystem, of a directory that is gone.
+/// An error that concerns all further samples: of the options, of the filesystem, of a removed directory.
 fn of_one_sample(fs: &dyn Fs, subject: &Subject, samples: &Samples, error: Error) -> Result<Error> {
     let source = match error {
         Error::Sample(message) if message.starts_with("--part") => return Err(Error::Sample(message)),
         Error::Fs { source } => source,
         damaged => return Ok(damaged),
     };
-    // The file ends before its sample does: that is damage.
+    // A file that ends within a sample is damaged.
     if source.source.kind() == io::ErrorKind::UnexpectedEof {
         return Ok(source.into());
     }
@@ -214,8 +214,8 @@ fn of_one_sample(fs: &dyn Fs, subject: &Subject, samples: &Samples, error: Error
     match (subject, samples.generation()) {
         (Subject::Generation(layout, GenerationDir::Write(n)), _) if !fs.exists(&layout.write(*n))? => {
             let dir = layout.write(*n);
-            let why = format!("{} is not there any more: generation {n} was promoted", dir.display());
-            Err(Error::Sample(format!("{why}; export it once more, with --generation {n}")))
+            let why = format!("{} does not exist any more: generation {n} was promoted", dir.display());
+            Err(Error::Sample(format!("{why}; export again, with --generation {n}")))
         }
         (Subject::Ring(layout) | Subject::Generation(layout, GenerationDir::Read(_)), Some(generation))
             if !fs.exists(&layout.read(generation))? =>
@@ -235,7 +235,7 @@ fn prepared(item: &Item, options: &Options) -> Result<Sample> {
             return Err(Error::Sample(format!("--part {name}: the samples' parts are {}", there.join(", "))));
         }
     }
-    // A foreign record is bytes of which nothing is known.
+    // A record of a RecordIO file is bytes of unknown type.
     let bare = |part: &ringreel_format::Part| {
         item.id.is_none() || options.format == Format::Rec && (options.raw || payload::is_plain(part))
     };
@@ -255,7 +255,7 @@ fn prepared(item: &Item, options: &Options) -> Result<Sample> {
     Ok(Sample { key, parts, about })
 }
 
-/// What is written, and of what: two attempts with the same plan write the same bytes.
+/// Returns a description of input and options: two attempts with the same plan write the same bytes.
 fn plan(
     fs: &dyn Fs,
     subject: &Subject,
@@ -275,7 +275,7 @@ fn plan(
             let manifest = layout.manifest(n);
             let listed =
                 if fs.exists(&manifest)? { Some(crc32fast::hash(&fs.read(&manifest, 1 << 30)?)) } else { None };
-            // Without a manifest, the directory may still fill: then what is there now counts.
+            // Without a manifest, the directory may still fill, so the number of samples is part of the plan.
             json!({ "ring": layout.root().to_string_lossy(), "generation": n, "manifest_crc32": listed, "samples": samples.len() })
         }
         (subject, None) => return Err(Error::Sample(format!("{subject:?} has no generation"))),

@@ -1,4 +1,4 @@
-//! The bytes that a part becomes in a file, and the name that its file gets.
+//! Converts a part to the bytes and the name of a file.
 
 use crate::formats::npy;
 use bytes::Bytes;
@@ -6,22 +6,22 @@ use ringreel::error::Result;
 use ringreel::read::ReadPart;
 use ringreel_format::{DType, Part};
 
-/// A part as it is written.
+/// A converted part.
 #[derive(Clone, Debug)]
 pub struct Payload {
-    /// The part's name, as a file may be called.
+    /// The part's name, usable as a file name.
     pub name: String,
-    /// How its file ends: `npy`, or `bin` for bare bytes.
+    /// The extension: `npy`, or `bin` for elements alone.
     pub end: &'static str,
-    /// What is written.
+    /// The bytes of the file.
     pub bytes: Bytes,
 }
 
 impl Payload {
-    /// Of `part`: its bare elements where that is wished for or it is no tensor, else an `.npy` file.
+    /// Converts `part`: to its elements alone if `bare` or it has dtype bytes, else to an `.npy` file.
     ///
     /// # Errors
-    /// A type that this version or NumPy does not know.
+    /// A dtype that this version or NumPy does not know.
     pub fn of(part: &ReadPart, bare: bool) -> Result<Payload> {
         let name = file_name(&part.name);
         let data = part.data()?;
@@ -33,12 +33,12 @@ impl Payload {
     }
 }
 
-/// Whether its bytes say all: no tensor, or one axis of `u8`.
+/// Returns whether the bytes are enough without a header: dtype bytes, or one axis of `u8`.
 pub fn is_plain(part: &Part) -> bool {
     part.dtype == DType::Bytes || part.dtype == DType::U8 && part.shape.len() == 1
 }
 
-/// `name` as a file may be called: what would lead elsewhere, or is no text on one line, becomes `%` and two digits.
+/// Returns `name` as a file name: slashes, control characters, `%` and a leading dot become `%` and two digits.
 pub fn file_name(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     for (n, c) in name.chars().enumerate() {

@@ -1,9 +1,8 @@
-//! RecordIO and tar files, one behind the other.
+//! Exports to a sequence of RecordIO or tar files.
 //!
-//! RecordIO: `OUT.rec`, or `OUT-000000.rec` and so on where a limit is given; where samples have several parts,
-//! `OUT.<part>.rec` for each. The key in the `.idx` file is the sample's position. Tar: `OUT-000000.tar` and so on, with
-//! `<key>.<part>.npy` and `<key>.json` for each sample, as <https://github.com/webdataset/webdataset> reads them; the
-//! same samples give the same bytes.
+//! RecordIO: `OUT.rec`, or `OUT-000000.rec` and so on with a limit; for samples of several parts, one `OUT.<part>.rec` per
+//! part. The key in the `.idx` file is the sample's position. Tar: `OUT-000000.tar` and so on, with `<key>.<part>.npy` and
+//! `<key>.json` for each sample, for <https://github.com/webdataset/webdataset>. The same samples give the same bytes.
 
 use super::journal::{Journal, Shard};
 use super::{Format, Options, Report, Sample, Sink};
@@ -13,10 +12,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Bytes after which a tar file ends, where nothing else is wished for.
+/// Default size of a tar file in bytes.
 const TAR_BYTES: u64 = 1 << 30;
 
-/// The files that are written to now, and what was finished.
+/// The open files, and the finished shards.
 pub struct Shards<'a> {
     options: &'a Options,
     report: &'a mut Report,
@@ -33,10 +32,10 @@ enum Files {
 }
 
 impl<'a> Shards<'a> {
-    /// Begins, or goes on behind the last shard that is whole.
+    /// Begins an export, or continues after the last complete shard.
     ///
     /// # Errors
-    /// Another export's files in the way; a name that is a directory; what the filesystem says.
+    /// Files of another export; a name that is a directory; the filesystem's errors.
     pub fn open(
         options: &'a Options,
         plan: &serde_json::Value,
@@ -45,7 +44,9 @@ impl<'a> Shards<'a> {
     ) -> Result<Shards<'a>> {
         if options.out.is_dir() || options.out.file_name().is_none() {
             let out = options.out.display();
-            return Err(Error::Sample(format!("{out} is a directory: give the beginning of a file's name in it")));
+            return Err(Error::Sample(format!(
+                "{out} is a directory: give a prefix of file names, such as {out}/train"
+            )));
         }
         if let Some(dir) = options.out.parent() {
             fs::create_dir_all(dir).map_err(|error| FsError::new("create directory", dir, error))?;
@@ -70,12 +71,12 @@ impl<'a> Shards<'a> {
         Ok(Shards { options, report, journal, open, next, samples: 0, skipped: 0 })
     }
 
-    /// The position of the first sample that is not in a finished shard.
+    /// Returns the position of the first sample that is not in a finished shard.
     pub fn next(&self) -> u64 {
         self.next
     }
 
-    /// `OUT`, the number where files are numbered, the part where there are several, and the end.
+    /// Returns a file's path: `OUT`, the number with a limit, the part if there are several, and the extension.
     fn path(&self, part: Option<&str>, end: &str) -> PathBuf {
         let number = match (self.options.format, self.options.shard_samples, self.options.shard_bytes) {
             (Format::Rec, None, None) => String::new(),
@@ -172,7 +173,7 @@ impl Sink for Shards<'_> {
         if nothing && !self.journal.shards.is_empty() {
             return Ok(());
         }
-        // Where there is no sample at all, that is what the file says.
+        // Without any sample, an empty file is written.
         if self.samples == 0 && self.journal.shards.is_empty() {
             let path = self.path(None, ".rec");
             if let Files::Rec(files) = &mut self.open {
@@ -183,7 +184,7 @@ impl Sink for Shards<'_> {
     }
 }
 
-/// A member of a tar file, of which nothing but its name and its bytes depends on where and when it was made.
+/// Appends a member to a tar file. Its header depends only on name and size, so that the output is reproducible.
 fn append(tar: &mut tar::Builder<Output>, path: &Path, name: &str, bytes: &[u8]) -> Result<()> {
     let mut header = tar::Header::new_gnu();
     header.set_size(bytes.len() as u64);
@@ -195,7 +196,7 @@ fn append(tar: &mut tar::Builder<Output>, path: &Path, name: &str, bytes: &[u8])
     appended.map_err(|error| FsError::new("write", path, error).into())
 }
 
-/// Whether files are there that bear the names of this export, and are not known to be its own.
+/// Fails if files with the names of this export exist that do not belong to it.
 fn in_the_way(options: &Options) -> Result<()> {
     let end = if options.format == Format::Wds { "tar" } else { "rec" };
     let (Some(dir), Some(name)) = (options.out.parent(), options.out.file_name().and_then(|name| name.to_str())) else {

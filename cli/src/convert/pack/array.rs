@@ -1,4 +1,4 @@
-//! The tensor that a file holds, and how its elements are put as ours are: little endian, row-major.
+//! Reads the array in a file, and converts its elements to little-endian, row-major order.
 
 use super::{nifti, npy, read_file};
 use flate2::read::MultiGzDecoder;
@@ -6,50 +6,50 @@ use ringreel_format::{DType, Meta};
 use std::io::Read;
 use std::path::Path;
 
-/// Most bytes of a file, and most that a compressed one may become.
+/// Largest file, and largest decompressed file, in bytes.
 const MAX_FILE: u64 = 1 << 40;
 const MAX_UNPACKED: u64 = 16 << 30;
 
-/// A tensor, and what is known of it besides.
+/// An array with meta.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Array {
     /// Type of the elements.
     pub dtype: DType,
     /// Lengths of the axes.
     pub shape: Vec<u64>,
-    /// The elements, little endian, row-major.
+    /// The elements, little-endian, row-major.
     pub data: Vec<u8>,
-    /// What the file says besides: of NIfTI, sizes of the voxels, affine and scaling.
+    /// Other values in the file: of NIfTI, voxel sizes, affine and scaling.
     pub meta: Meta,
 }
 
-/// The array in a file: `.nii` and `.nii.gz` are NIfTI, all others `.npy`.
+/// Reads the array in a file: `.nii` and `.nii.gz` are NIfTI, all others `.npy`.
 ///
 /// # Errors
-/// In words, of what is none or is damaged.
+/// A file of another format, or damaged; the error as text.
 pub fn read(path: &Path) -> Result<Array, String> {
     let name = path.file_name().map_or(String::new(), |name| name.to_string_lossy().to_lowercase());
     if name.ends_with(".nii.gz") {
         let packed = read_file(path, MAX_FILE)?;
         let mut bytes = Vec::new();
         let unpacked = MultiGzDecoder::new(&packed[..]).take(MAX_UNPACKED).read_to_end(&mut bytes);
-        unpacked.map_err(|error| format!("it cannot be unpacked: {error}"))?;
+        unpacked.map_err(|error| format!("cannot decompress: {error}"))?;
         return nifti::parse(&bytes);
     }
     let bytes = read_file(path, MAX_FILE)?;
     if name.ends_with(".nii") { nifti::parse(&bytes) } else { npy::parse(&bytes) }
 }
 
-/// How a file's elements lie.
+/// The order of elements in a file.
 #[derive(Clone, Copy, Debug)]
 pub struct Order {
-    /// The bytes of each number are in the order of big-endian machines.
+    /// Whether numbers are big-endian.
     pub big_endian: bool,
-    /// The first axis changes fastest, not the last one.
+    /// Whether the first axis changes fastest (column-major).
     pub first_axis_fastest: bool,
 }
 
-/// These elements as ours are.
+/// Converts elements to little-endian, row-major order.
 pub fn elements(data: &[u8], dtype: &DType, shape: &[u64], order: Order) -> Vec<u8> {
     let size = dtype.itemsize() as usize;
     let mut data = if order.first_axis_fastest { to_row_major(data, size, shape) } else { data.to_vec() };
@@ -60,7 +60,7 @@ pub fn elements(data: &[u8], dtype: &DType, shape: &[u64], order: Order) -> Vec<
     data
 }
 
-/// `data` holds as many bytes as `shape` says: more than none in each axis, or it is empty.
+/// Converts column-major to row-major order. `data` has the length that `shape` requires.
 fn to_row_major(data: &[u8], size: usize, shape: &[u64]) -> Vec<u8> {
     let shape: Vec<usize> = shape.iter().map(|axis| *axis as usize).collect();
     if shape.iter().filter(|axis| **axis > 1).count() < 2 || data.is_empty() {
@@ -70,7 +70,7 @@ fn to_row_major(data: &[u8], size: usize, shape: &[u64]) -> Vec<u8> {
     for axis in 1..shape.len() {
         strides[axis] = strides[axis - 1] * shape[axis - 1];
     }
-    // Output row after output row; `at` is the place of a row, an odometer over all axes but the last.
+    // One output row at a time; `at` is the index of the row over all axes except the last.
     let last = shape.len() - 1;
     let mut out = Vec::with_capacity(data.len());
     let mut at = vec![0; last];

@@ -1,7 +1,7 @@
-//! Arrays and lines of text: each becomes a sample, or a record.
+//! Packs arrays and lines of text; each becomes a sample or a record.
 //!
-//! Into RecordIO, an array is an `.npy` file, whatever it was before, and a line is its bytes. Into a ring, an array is a
-//! tensor and a line is bytes; the meta says from which file they are.
+//! In RecordIO, an array becomes an `.npy` file, and a line its bytes. In a ring, an array becomes a tensor, and a line
+//! bytes; the meta names the source file.
 
 use super::array::{Array, read};
 use super::inputs::{Input, where_they_are};
@@ -15,20 +15,20 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-/// How it is done.
+/// Options of packing.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Threads that read.
+    /// Number of reading threads.
     pub threads: usize,
-    /// The first input that cannot be packed ends it.
+    /// Fail at the first input that cannot be packed.
     pub strict: bool,
 }
 
-/// Packs arrays: a sample of each input, with the parts `names`.
+/// Packs arrays: one sample per input, with the parts `names`. Without `strict`, inputs that cannot be packed are skipped,
+/// counted and logged.
 ///
 /// # Errors
-/// With `strict`, the first input that cannot be packed; what the filesystem says of what is written. Without it, such
-/// inputs are left out, counted, and told to the log.
+/// With `strict`, the first input that cannot be packed; the filesystem's errors for the output.
 pub fn arrays(
     inputs: &[Input],
     names: &[String],
@@ -37,7 +37,7 @@ pub fn arrays(
     watch: &Watch<'_>,
 ) -> Result<Done> {
     let mut done = Done::default();
-    // Below two folders there may be the same names: the journal knows files by where they are.
+    // Two folders may contain the same names, so the journal records absolute paths.
     let noted = |target: &Target<'_>, input: &Input| match target.has_journal() {
         true => where_they_are(&input.files),
         false => input.stem.clone(),
@@ -62,7 +62,7 @@ pub fn arrays(
     ended(packed, target, done)
 }
 
-/// Packs lines of text, without their ends, in the order of the files.
+/// Packs lines of text, without line ends, in the order of the files.
 ///
 /// # Errors
 /// As [`arrays`].
@@ -80,10 +80,7 @@ pub fn lines(paths: &[PathBuf], mut target: Target<'_>, options: Options, watch:
                     break;
                 }
                 if line.len() as u64 > MAX_RECORD {
-                    return Err(Error::Sample(format!(
-                        "{}: line {number} is longer than a record can be",
-                        path.display()
-                    )));
+                    return Err(Error::Sample(format!("{}: line {number} is too long for a record", path.display())));
                 }
                 let end =
                     line.strip_suffix(b"\n").map_or(line.len(), |line| line.strip_suffix(b"\r").unwrap_or(line).len());
@@ -113,7 +110,7 @@ fn stopped(watch: &Watch<'_>, at: &str) -> Result<()> {
     if (watch.stop)() { Err(Error::Interrupted { what: format!("the end of the packing (at {at})") }) } else { Ok(()) }
 }
 
-#[allow(clippy::too_many_arguments)] // once for arrays, once for lines
+#[allow(clippy::too_many_arguments)] // called for arrays and for lines
 fn put(
     target: &mut Target<'_>,
     done: &mut Done,

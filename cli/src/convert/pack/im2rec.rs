@@ -1,5 +1,5 @@
-//! A `.lst` file and a folder of images into a `.rec` file, as MXNet's `im2rec.py` does it: each record is an `IRHeader`
-//! (see [`ringreel_format::recordio::image`]) and an image's file; its key in the `.idx` file is the image's index.
+//! Packs the images of a `.lst` file into a `.rec` file, like MXNet's `im2rec.py`: each record is an `IRHeader` (see
+//! [`ringreel_format::recordio::image`]) and an image file; its key in the `.idx` file is the image's index.
 
 use super::image::{self, converted};
 use super::{Done, MAX_RECORD, Watch, read_file, skipped};
@@ -11,24 +11,24 @@ use ringreel_format::recordio::list::{Item, items};
 use std::fs;
 use std::path::Path;
 
-/// What is wished for.
+/// Options of packing images.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What is done with each image.
+    /// Conversion of each image.
     pub image: image::Options,
-    /// All labels of an image are taken, not the first alone.
+    /// Pack all labels of an image, not only the first.
     pub pack_label: bool,
-    /// Threads that read, decode and encode.
+    /// Number of threads that read, decode and encode.
     pub threads: usize,
-    /// The first image that cannot be packed ends it.
+    /// Fail at the first image that cannot be packed.
     pub strict: bool,
 }
 
-/// Packs the images that `list` names into `out`, which ends in `.rec`.
+/// Packs the images of `list` into `out`, which ends in `.rec`. Without `strict`, images that cannot be packed and invalid
+/// lines are skipped, counted and logged.
 ///
 /// # Errors
-/// With `strict`, the first image that cannot be packed, or line that is none; what the filesystem says of the files
-/// that are written. Without it, such images are left out, counted, and told to the log.
+/// With `strict`, the first image that cannot be packed, or invalid line; the filesystem's errors for the output.
 pub fn pack(list: &Path, root: &Path, out: &Path, options: &Options, watch: &Watch<'_>) -> Result<Done> {
     let bytes = fs::read(list).map_err(|error| FsError::new("read", list, error))?;
     let mut done = Done::default();
@@ -66,5 +66,5 @@ fn record(item: &Item<'_>, root: &Path, options: &Options) -> std::result::Resul
     let labels: Vec<f32> = item.labels().collect();
     let labels = if options.pack_label { &labels[..] } else { &labels[..1.min(labels.len())] };
     let record = encode(item.index, 0, labels, &content);
-    if record.len() as u64 > MAX_RECORD { Err("it is longer than a record can be".to_owned()) } else { Ok(record) }
+    if record.len() as u64 > MAX_RECORD { Err("too long for a record".to_owned()) } else { Ok(record) }
 }

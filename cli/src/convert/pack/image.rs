@@ -1,4 +1,4 @@
-//! Images for `im2rec`: decoded, cut, made smaller or larger, and encoded again.
+//! Converts images for `im2rec`: decodes, crops, resizes and encodes them.
 
 use super::resize::resize;
 use image::codecs::png::{CompressionType, FilterType, PngEncoder};
@@ -8,51 +8,51 @@ use std::io::Cursor;
 /// Most bytes of an image's pixels.
 const MAX_PIXELS: usize = 1 << 30;
 
-/// What is done with each image.
+/// Conversion options.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The file's bytes are taken as they are.
+    /// Copy the file's bytes.
     pub pass_through: bool,
-    /// The length that the shorter side is to have; 0: it keeps its own.
+    /// Length of the shorter side; 0 keeps the size.
     pub resize: u32,
-    /// Only the square in the middle is taken.
+    /// Crop to the square in the centre.
     pub center_crop: bool,
-    /// Quality of a JPEG file, 1 to 100; compression of a PNG file, 1 to 9.
+    /// JPEG quality, 1 to 100, or PNG compression level, 1 to 9.
     pub quality: u8,
-    /// Whether it becomes a PNG file, not a JPEG file.
+    /// Encode as PNG instead of JPEG.
     pub png: bool,
-    /// Which channels are taken.
+    /// The channels to keep.
     pub color: Color,
 }
 
-/// Which channels are taken, as OpenCV's `imread` does.
+/// The channels to keep, as in OpenCV's `imread`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Color {
-    /// As they are, transparency included (-1).
+    /// All channels, including alpha (-1).
     AsTheyAre,
-    /// One, gray (0).
+    /// One gray channel (0).
     Gray,
-    /// Three, transparency left out (1).
+    /// Three channels, without alpha (1).
     Rgb,
 }
 
-/// Pixels of 8 bits a channel, row by row.
+/// Pixels with 8 bits per channel, row by row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pixels {
-    /// Pixels in a row.
+    /// Pixels per row.
     pub width: usize,
-    /// Rows.
+    /// Number of rows.
     pub height: usize,
-    /// 1, 3 or 4: gray, RGB, RGBA.
+    /// 1, 3 or 4: gray, RGB or RGBA.
     pub channels: usize,
-    /// The channels of a pixel beside each other.
+    /// The pixels, with interleaved channels.
     pub data: Vec<u8>,
 }
 
-/// The file that an image's file becomes.
+/// Converts an image file.
 ///
 /// # Errors
-/// In words, of what is no JPEG or PNG file, is damaged, or too large.
+/// A file that is not JPEG or PNG, is damaged or too large; the error as text.
 pub fn converted(file: Vec<u8>, options: &Options) -> Result<Vec<u8>, String> {
     if options.pass_through {
         return Ok(file);
@@ -68,7 +68,7 @@ pub fn converted(file: Vec<u8>, options: &Options) -> Result<Vec<u8>, String> {
     encode(&pixels, options)
 }
 
-/// The size that has `shorter` as its shorter side.
+/// Returns the size with `shorter` as its shorter side.
 fn new_size(pixels: &Pixels, shorter: usize) -> Result<(usize, usize), String> {
     let longer = |long: usize, short: usize| long.checked_mul(shorter).map(|product| product / short);
     let size = if pixels.height > pixels.width {
@@ -80,17 +80,17 @@ fn new_size(pixels: &Pixels, shorter: usize) -> Result<(usize, usize), String> {
         width.checked_mul(*height).and_then(|n| n.checked_mul(pixels.channels)).is_some_and(|n| n <= MAX_PIXELS)
     };
     let size = size.0.zip(size.1).filter(fits);
-    size.ok_or_else(|| format!("{} x {} pixels would become too many", pixels.width, pixels.height))
+    size.ok_or_else(|| format!("{} x {} pixels would become too large", pixels.width, pixels.height))
 }
 
-/// The pixels of a JPEG or PNG file, turned as its EXIF orientation says, unless they are taken as they are.
+/// Decodes a JPEG or PNG file, and applies its EXIF orientation except for [`Color::AsTheyAre`].
 fn decode(file: &[u8], color: Color) -> Result<Pixels, String> {
     let words = |error: image::ImageError| error.to_string();
     let reader = ImageReader::new(Cursor::new(file)).with_guessed_format().map_err(|error| error.to_string())?;
     let is_png = reader.format() == Some(ImageFormat::Png);
     let mut decoder = reader.into_decoder().map_err(words)?;
     if decoder.total_bytes() > MAX_PIXELS as u64 {
-        return Err(format!("its pixels are {} bytes, and at most {MAX_PIXELS} are taken", decoder.total_bytes()));
+        return Err(format!("its pixels have {} bytes, more than the limit of {MAX_PIXELS}", decoder.total_bytes()));
     }
     let orientation = decoder.orientation().map_err(words)?;
     let mut image = DynamicImage::from_decoder(decoder).map_err(words)?;
@@ -104,13 +104,13 @@ fn decode(file: &[u8], color: Color) -> Result<Pixels, String> {
         DynamicImage::ImageRgb8(image) => (3, image.into_raw()),
         DynamicImage::ImageRgba8(image) => (4, image.into_raw()),
         _ if color == Color::AsTheyAre => {
-            return Err("it has 16 bits a channel: take --color 1 or 0, or --pass-through".to_owned());
+            return Err("it has 16 bits per channel: use --color 1 or 0, or --pass-through".to_owned());
         }
         DynamicImage::ImageLuma16(image) => (1, upper(image.into_raw())),
         DynamicImage::ImageLumaA16(image) => (2, upper(image.into_raw())),
         DynamicImage::ImageRgb16(image) => (3, upper(image.into_raw())),
         DynamicImage::ImageRgba16(image) => (4, upper(image.into_raw())),
-        _ => return Err("its kind of pixels is not known".to_owned()),
+        _ => return Err("unknown pixel format".to_owned()),
     };
     let pixel = |pixel: &[u8]| match *pixel {
         [y] => [y, y, y, 255],
@@ -135,12 +135,12 @@ fn decode(file: &[u8], color: Color) -> Result<Pixels, String> {
     Ok(Pixels { width, height, channels, data })
 }
 
-/// The upper half of each number, as libpng's `png_set_strip_16` takes it.
+/// Returns the upper byte of each number, like libpng's `png_set_strip_16`.
 fn upper(data: Vec<u16>) -> Vec<u8> {
     data.into_iter().map(|x| (x >> 8) as u8).collect()
 }
 
-/// 0.299, 0.587 and 0.114, in 15 bits: as libjpeg takes them, or libpng, which rounds nothing.
+/// Converts to gray with the weights 0.299, 0.587 and 0.114 in 15 bits: like libjpeg, or like libpng, which does not round.
 fn gray([r, g, b, _]: [u8; 4], is_png: bool) -> u8 {
     let ([wr, wg, wb], half) = if is_png { ([9797, 19234, 3737], 0) } else { ([9798, 19235, 3735], 1 << 14) };
     ((u32::from(r) * wr + u32::from(g) * wg + u32::from(b) * wb + half) >> 15) as u8
@@ -173,9 +173,9 @@ fn encode(pixels: &Pixels, options: &Options) -> Result<Vec<u8>, String> {
     let kind = match pixels.channels {
         1 => jpeg_encoder::ColorType::Luma,
         3 => jpeg_encoder::ColorType::Rgb,
-        _ => jpeg_encoder::ColorType::Rgba, // its last channel is left out
+        _ => jpeg_encoder::ColorType::Rgba, // the encoder drops alpha
     };
-    // As libjpeg does where nothing else is wished for: half the resolution for colours.
+    // As by default in libjpeg: half the resolution for chroma.
     let mut encoder = jpeg_encoder::Encoder::new(&mut out, options.quality.clamp(1, 100));
     encoder.set_sampling_factor(jpeg_encoder::SamplingFactor::F_2_2);
     encoder.set_chroma_subsampling_method(jpeg_encoder::ChromaSubsamplingMethod::Average);

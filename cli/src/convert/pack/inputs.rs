@@ -1,5 +1,5 @@
-//! Files that go together into a sample: found below folders, told apart by patterns, matched by what the pattern's `*`
-//! stands for.
+//! Finds the files of each sample: searches folders, assigns files to parts by patterns, and groups them by the match of
+//! the pattern's `*`.
 
 use ringreel::error::{Error, FsError, Result};
 use std::collections::BTreeMap;
@@ -7,25 +7,25 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Most directories inside one another that are looked through.
+/// Maximum depth of directories that are searched.
 const MAX_DEPTH: usize = 64;
 
-/// The files of one part: those whose path, from the folder on, begins and ends so.
+/// The pattern for the files of one part: beginning and end of their paths relative to the folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
-    /// The part's name; none: that of the only part that there is.
+    /// The part's name; `None` for the only part.
     pub part: Option<String>,
-    /// What stands before the `*`.
+    /// The text before the `*`.
     pub begin: String,
-    /// What stands behind it: one of these.
+    /// The alternatives for the text after the `*`.
     pub ends: Vec<String>,
 }
 
 impl Pattern {
-    /// Of `NAME=PATTERN`, where the pattern holds one `*`, which stands for anything, `/` included.
+    /// Parses `NAME=PATTERN`. The pattern has one `*`, which matches anything, including `/`.
     ///
     /// # Errors
-    /// Another text, in words.
+    /// A text of another form.
     pub fn parse(text: &str) -> std::result::Result<Pattern, String> {
         let parsed = text.split_once('=').and_then(|(name, pattern)| {
             let (begin, end) = pattern.split_once('*').filter(|(_, end)| !end.contains('*'))?;
@@ -33,7 +33,7 @@ impl Pattern {
         });
         parsed
             .filter(|pattern| pattern.part.as_deref() != Some(""))
-            .ok_or_else(|| format!("{text:?} is no NAME=PATTERN with one *"))
+            .ok_or_else(|| format!("{text:?} is not of the form NAME=PATTERN with one *"))
     }
 
     fn stem<'a>(&self, path: &'a str) -> Option<&'a str> {
@@ -44,11 +44,11 @@ impl Pattern {
     }
 }
 
-/// A name for files by where they are, whatever folder they were found from: their paths, one a line.
+/// Returns a name for files that does not depend on the folder they were found from: their absolute paths, one per line.
 pub fn where_they_are(files: &[PathBuf]) -> String {
     let name = |path: &PathBuf| {
         let path = fs::canonicalize(path).or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.clone());
-        // What is no UTF-8 must not become the same as another path.
+        // Paths that are not UTF-8 must stay distinct.
         path.to_str().map_or_else(|| format!("{path:?}"), str::to_owned)
     };
     files.iter().map(name).collect::<Vec<_>>().join("\n")
@@ -57,17 +57,17 @@ pub fn where_they_are(files: &[PathBuf]) -> String {
 /// The files of one sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Input {
-    /// What they have in common: what the `*` stands for, or the path of the only file, from the folder on.
+    /// The match of the `*`, or the relative path of the only file.
     pub stem: String,
-    /// The file of each pattern, in their order.
+    /// One file per pattern, in the order of the patterns.
     pub files: Vec<PathBuf>,
 }
 
-/// The samples of the files at `paths` (folders are looked through), in the order of their names; and what does not go
-/// together, in words.
+/// Returns the inputs among the files at `paths` (folders are searched), in the order of their names, and notes on files
+/// that could not be grouped.
 ///
 /// # Errors
-/// Nothing at a path; what the filesystem says.
+/// A path that does not exist; the filesystem's errors.
 pub fn find(paths: &[PathBuf], patterns: &[Pattern]) -> Result<(Vec<Input>, Vec<String>)> {
     let (mut inputs, mut notes) = (Vec::new(), Vec::new());
     let mut were_given = false;
@@ -80,18 +80,18 @@ pub fn find(paths: &[PathBuf], patterns: &[Pattern]) -> Result<(Vec<Input>, Vec<
         } else if patterns.len() == 1 {
             found.push(path.clone());
         } else if !std::mem::replace(&mut were_given, true) {
-            // Files that were given by their names go together, wherever among the paths they stand.
+            // Files among `paths` are grouped with each other.
             found.extend(paths.iter().filter(|path| !path.is_dir()).cloned());
         }
         let mut stems: BTreeMap<String, Vec<Option<PathBuf>>> = BTreeMap::new();
         for name in found {
             let full = if is_given { name.clone() } else { path.join(&name) };
             let Some(name) = name.to_str() else {
-                notes.push(format!("{} is no UTF-8", full.display()));
+                notes.push(format!("{}: the path is not UTF-8", full.display()));
                 continue;
             };
             for (n, pattern) in patterns.iter().enumerate() {
-                // A file that was given by its name needs no pattern where there is one part.
+                // A file among `paths` need not match the pattern of an only part.
                 let stem = if is_given && patterns.len() == 1 { Some(name) } else { pattern.stem(name) };
                 let stem = if patterns.len() == 1 { stem.map(|_| name) } else { stem };
                 if let Some(stem) = stem {
@@ -110,7 +110,7 @@ pub fn find(paths: &[PathBuf], patterns: &[Pattern]) -> Result<(Vec<Input>, Vec<
         }
     }
     if inputs.is_empty() && notes.is_empty() {
-        return Err(Error::Sample("no file was found that fits".to_owned()));
+        return Err(Error::Sample("no matching files found".to_owned()));
     }
     Ok((inputs, notes))
 }
@@ -126,7 +126,7 @@ fn walk(
     let bad = |error| FsError::new("list", &full, error);
     let here = fs::metadata(&full).map(|here| (here.dev(), here.ino())).map_err(bad)?;
     if above.contains(&here) || above.len() >= MAX_DEPTH {
-        notes.push(format!("{} leads back to a directory that it lies in, or is too deep", full.display()));
+        notes.push(format!("{} leads back to one of its parent directories, or is too deep", full.display()));
         return Ok(());
     }
     above.push(here);

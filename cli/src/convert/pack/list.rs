@@ -1,6 +1,6 @@
-//! `.lst` files of the images below a directory, as `im2rec.py --list` of MXNet 1.9.1 makes them, byte for byte: a line
-//! `index <TAB> label <TAB> path` for each image, numbered in the order in which they were found (names sorted, a
-//! directory's files before its directories), labelled by directory, then shuffled and divided.
+//! Writes `.lst` files of the images below a directory, byte for byte like `im2rec.py --list` of MXNet 1.9.1: one line
+//! `index <TAB> label <TAB> path` per image, numbered in the order in which they are found (names sorted, a directory's
+//! files before its subdirectories), labelled by directory, then shuffled and split.
 
 use super::shuffle::shuffle;
 use crate::convert::output::put;
@@ -10,33 +10,33 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What is wished for.
+/// Options of lists.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Also what is in directories below the root; each directory that holds an image is a label of its own.
+    /// Include subdirectories; each directory with an image is a separate label.
     pub recursive: bool,
-    /// With which number the order is mixed up, if it is. im2rec's is 100.
+    /// The shuffle seed; `None` does not shuffle. The default of im2rec is 100.
     pub shuffle: Option<u64>,
-    /// The part of the images that is for training; 1: there is one list.
+    /// Fraction of the images for training; with 1 there is one list.
     pub train_ratio: f64,
-    /// The part of them that is for testing; what is left is for validation.
+    /// Fraction of the images for testing; the rest is for validation.
     pub test_ratio: f64,
-    /// Into how many lists they are divided first.
+    /// Number of sets of lists.
     pub chunks: usize,
-    /// How names of images end, in small letters, with the dot.
+    /// Extensions of image files, in lower case, with the dot.
     pub ends: Vec<String>,
-    /// Whether lists that are there are written over.
+    /// Whether existing lists are overwritten.
     pub force: bool,
 }
 
-/// What was made.
+/// The written lists.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Lists {
-    /// The lists, and how many images each names.
+    /// The lists, and the number of images in each.
     pub files: Vec<(PathBuf, usize)>,
-    /// The directories that hold images, relative to the root; each one's place is its label.
+    /// The directories with images, relative to the root; the index of a directory is its label.
     pub labels: Vec<String>,
-    /// What could not be listed, in words.
+    /// What could not be listed.
     pub notes: Vec<String>,
 }
 
@@ -46,24 +46,23 @@ struct Image {
     path: String,
 }
 
-/// Most lists of one kind.
+/// Maximum of `chunks`.
 const MAX_CHUNKS: usize = 1 << 16;
 
-/// Makes the lists `<prefix>.lst`, `<prefix>_train.lst`, ... of the images below `root`.
+/// Writes the lists `<prefix>.lst`, `<prefix>_train.lst`, ... of the images below `root`.
 ///
 /// # Errors
-/// No directory there; ratios that are none; lists in the way; what the filesystem says.
+/// A root that is not a directory; invalid ratios; existing lists; the filesystem's errors.
 pub fn make(prefix: &Path, root: &Path, options: &Options) -> Result<Lists> {
     let (train, test) = (options.train_ratio, options.test_ratio);
     if !(0.0..=1.0).contains(&train) || !(0.0..=1.0).contains(&test) || !(1..=MAX_CHUNKS).contains(&options.chunks) {
-        let why =
-            format!("--train-ratio and --test-ratio are numbers from 0 to 1, --chunks is one from 1 to {MAX_CHUNKS}");
+        let why = format!("--train-ratio and --test-ratio must be from 0 to 1, --chunks from 1 to {MAX_CHUNKS}");
         return Err(Error::Sample(why));
     }
     let mut lists = Lists::default();
     let mut images = find(root, options, &mut lists)?;
     if u32::try_from(images.len()).is_err() {
-        return Err(Error::Sample(format!("{} images are more than a list can hold", images.len())));
+        return Err(Error::Sample(format!("{} images are too many for a list", images.len())));
     }
     if let Some(seed) = options.shuffle {
         shuffle(&mut images, seed);
@@ -103,7 +102,7 @@ pub fn make(prefix: &Path, root: &Path, options: &Options) -> Result<Lists> {
     Ok(lists)
 }
 
-/// A directory that is to be looked through: its path, relative to the root, and what is above it.
+/// A directory to search: its path relative to the root, and the identities of its parents.
 type Todo = (PathBuf, Vec<(u64, u64)>);
 
 fn find(root: &Path, options: &Options, lists: &mut Lists) -> Result<Vec<Image>> {
@@ -125,9 +124,7 @@ fn find(root: &Path, options: &Options, lists: &mut Lists) -> Result<Vec<Image>>
                 continue;
             }
             let Some(path) = path.to_str().filter(|path| !path.contains(['\t', '\n', '\r'])) else {
-                lists
-                    .notes
-                    .push(format!("{path:?} cannot stand in a list: it is not UTF-8, or holds a TAB or a line end"));
+                lists.notes.push(format!("{path:?} cannot be listed: it is not UTF-8, or has a TAB or a line end"));
                 continue;
             };
             let label = *label.get_or_insert_with(|| {
@@ -149,7 +146,7 @@ fn find(root: &Path, options: &Options, lists: &mut Lists) -> Result<Vec<Image>>
             let path = dir.join(&name);
             match fs::metadata(root.join(&path)) {
                 Ok(there) if above.contains(&(there.dev(), there.ino())) => {
-                    lists.notes.push(format!("{} leads back to a directory that it lies in", path.display()));
+                    lists.notes.push(format!("{} leads back to one of its parent directories", path.display()));
                 }
                 _ => todo.push((path, above.clone())),
             }
@@ -158,7 +155,7 @@ fn find(root: &Path, options: &Options, lists: &mut Lists) -> Result<Vec<Image>>
     Ok(images)
 }
 
-/// The names of the files and of the directories in `dir`, sorted; links are what they lead to.
+/// Returns the sorted names of the files and of the directories in `dir`. Follows links.
 #[allow(clippy::type_complexity)]
 fn entries(dir: &Path) -> std::result::Result<(Vec<std::ffi::OsString>, Vec<std::ffi::OsString>), FsError> {
     let bad = |error| FsError::new("list", dir, error);
@@ -176,7 +173,8 @@ fn entries(dir: &Path) -> std::result::Result<(Vec<std::ffi::OsString>, Vec<std:
     Ok((files, dirs))
 }
 
-/// Whether the name ends in one of `ends`, as Python's `os.path.splitext` sees it: dots at its beginning are no end.
+/// Returns whether the name has one of the extensions `ends`, as in Python's `os.path.splitext`, which ignores leading
+/// dots.
 fn is_image(name: &std::ffi::OsStr, ends: &[String]) -> bool {
     let name = name.to_string_lossy();
     let name = name.trim_start_matches('.');

@@ -1,15 +1,15 @@
-//! Files of other formats into RecordIO, or into a ring: in the order in which they are named, by several threads.
+//! Packs files of other formats into RecordIO or a ring, in the order of the input, with several threads.
 //!
-//! | file | |
+//! | file | contents |
 //! |---|---|
-//! | here | what all of them share |
-//! | [`list`], `shuffle` | `.lst` files of images |
-//! | [`im2rec`] | images that such a list names |
-//! | [`image`], [`resize`] | what becomes of each |
-//! | [`inputs`] | files that go together into a sample |
-//! | [`array`](mod@array), [`npy`], [`nifti`] | the tensor that a file holds |
-//! | [`target`] | RecordIO files, or a ring |
-//! | [`files`] | arrays and lines of text, from inputs to targets |
+//! | this one | common code |
+//! | [`list`], `shuffle` | writes `.lst` files of images |
+//! | [`im2rec`] | packs the images of a list |
+//! | [`image`], [`resize`] | converts an image |
+//! | [`inputs`] | finds the files of each sample |
+//! | [`array`](mod@array), [`npy`], [`nifti`] | reads the array in a file |
+//! | [`target`] | writes to RecordIO files or a ring |
+//! | [`files`] | packs arrays and lines of text |
 
 pub mod array;
 pub mod files;
@@ -29,21 +29,21 @@ use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Longest record.
+/// Longest record in bytes.
 const MAX_RECORD: u64 = (1 << 29) - 1;
 
-/// What was packed.
+/// The result of packing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Done {
-    /// Samples, or records, written.
+    /// Number of written samples or records.
     pub samples: u64,
-    /// Inputs that could not be packed, and were left out.
+    /// Number of inputs that could not be packed and were skipped.
     pub skipped: u64,
-    /// Inputs that were packed by an earlier attempt.
+    /// Number of inputs that an earlier attempt has packed.
     pub kept: u64,
-    /// Bytes of the files, or of the segments.
+    /// Size of the files or segments in bytes.
     pub bytes: u64,
-    /// The files.
+    /// The output files.
     pub files: Vec<PathBuf>,
 }
 
@@ -54,10 +54,10 @@ impl Done {
     }
 }
 
-/// What the caller is told, and what he may say.
+/// Callbacks for progress and cancellation.
 pub use crate::convert::export::Watch;
 
-/// An input is left out, and why; or with `strict`, that is the end.
+/// Counts and logs a skipped input; with `strict`, fails instead.
 fn skipped(done: &mut Done, strict: bool, path: &Path, why: &str) -> Result<()> {
     let message = format!("{}: {why}", path.display());
     if strict {
@@ -68,16 +68,18 @@ fn skipped(done: &mut Done, strict: bool, path: &Path, why: &str) -> Result<()> 
     Ok(())
 }
 
-/// A plain file of at most `most` bytes, whole. Links are followed; what would never end is refused.
+/// Reads a regular file of at most `most` bytes. Follows links; rejects pipes and devices.
 fn read_file(path: &Path, most: u64) -> std::result::Result<Vec<u8>, String> {
     let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(|error| error.to_string())?;
     let there = file.metadata().map_err(|error| error.to_string())?;
     if !there.is_file() || there.len() > most {
-        return Err(format!("it is no file of at most {most} bytes"));
+        return Err(format!("not a regular file of at most {most} bytes"));
     }
     let mut bytes = Vec::new();
-    bytes.try_reserve_exact(there.len() as usize).map_err(|_| format!("there is no room for {} bytes", there.len()))?;
+    bytes
+        .try_reserve_exact(there.len() as usize)
+        .map_err(|_| format!("not enough memory for {} bytes", there.len()))?;
     file.take(most).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
     Ok(bytes)
 }

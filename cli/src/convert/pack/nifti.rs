@@ -1,6 +1,6 @@
-//! NIfTI files of versions 1 and 2, in one piece (`.nii`, `.nii.gz`): <https://nifti.nimh.nih.gov/nifti-1> (`nifti1.h`)
-//! and `nifti2.h`. The voxels are taken as they are stored, with axes in the order x, y, z, ... as nibabel's
-//! `img.dataobj` has them; scaling and affine are told in the meta, and not applied.
+//! Reads single-file NIfTI of versions 1 and 2 (`.nii`, `.nii.gz`): <https://nifti.nimh.nih.gov/nifti-1> (`nifti1.h`) and
+//! `nifti2.h`. Voxels are read as stored, with axes in the order x, y, z, ... as in nibabel's `img.dataobj`. Scaling and
+//! affine are put into the meta, not applied.
 //!
 //! | field | version 1 | version 2 |
 //! |---|---|---|
@@ -18,7 +18,7 @@ use super::array::{Array, Order, elements};
 use byteorder::{BE, ByteOrder, LE};
 use ringreel_format::{DType, Meta, Value};
 
-/// Where the fields of a version stand.
+/// Offsets of the fields of a version.
 struct Fields {
     len: usize,
     magic: (usize, &'static [u8; 4]),
@@ -57,24 +57,24 @@ const V2: Fields = Fields {
     wide: true,
 };
 
-/// The volume in a file that is unpacked.
+/// Parses the volume in an uncompressed file.
 ///
 /// # Errors
-/// In words, of files that are none, are cut, or hold another type of voxels (colours, long doubles).
+/// A file that is not NIfTI, is truncated, or has an unsupported type of voxels (colours, long doubles).
 pub fn parse(bytes: &[u8]) -> Result<Array, String> {
     match bytes.first_chunk::<4>().map(|size| (i32::from_le_bytes(*size), i32::from_be_bytes(*size))) {
         Some((348, _)) => volume::<LE>(bytes, &V1, false),
         Some((_, 348)) => volume::<BE>(bytes, &V1, true),
         Some((540, _)) => volume::<LE>(bytes, &V2, false),
         Some((_, 540)) => volume::<BE>(bytes, &V2, true),
-        _ => Err("it does not begin as a NIfTI file does".to_owned()),
+        _ => Err("not a NIfTI file".to_owned()),
     }
 }
 
 fn volume<O: ByteOrder>(bytes: &[u8], fields: &Fields, big_endian: bool) -> Result<Array, String> {
-    let header = bytes.get(..fields.len).ok_or("its header is cut")?;
+    let header = bytes.get(..fields.len).ok_or("its header is truncated")?;
     if header[fields.magic.0..][..4] != fields.magic.1[..] {
-        return Err("it is no NIfTI file in one piece (.nii): a pair of .hdr and .img is not packed".to_owned());
+        return Err("not a single-file NIfTI (.nii): pairs of .hdr and .img are not supported".to_owned());
     }
     let wide = fields.wide;
     let dim = |n: usize| match wide {
@@ -85,7 +85,7 @@ fn volume<O: ByteOrder>(bytes: &[u8], fields: &Fields, big_endian: bool) -> Resu
         true => O::read_f64(&header[at + 8 * n..]),
         false => f64::from(O::read_f32(&header[at + 4 * n..])),
     };
-    let axes = usize::try_from(dim(0)).ok().filter(|axes| (1..=7).contains(axes)).ok_or("it has no number of axes")?;
+    let axes = usize::try_from(dim(0)).ok().filter(|axes| (1..=7).contains(axes)).ok_or("invalid number of axes")?;
     let shape = (1..=axes).map(|n| u64::try_from(dim(n))).collect::<Result<Vec<u64>, _>>();
     let shape = shape.map_err(|_| "an axis has a negative length")?;
     let dtype = datatype(O::read_i16(&header[fields.datatype..]))?;
@@ -93,10 +93,10 @@ fn volume<O: ByteOrder>(bytes: &[u8], fields: &Fields, big_endian: bool) -> Resu
         true => usize::try_from(O::read_i64(&header[fields.vox_offset..])).ok(),
         false => Some(float(fields.vox_offset, 0)).filter(|at| (0.0..1e15).contains(at)).map(|at| at as usize),
     };
-    let begin = begin.ok_or("its voxels begin nowhere")?.max(fields.len);
+    let begin = begin.ok_or("invalid offset of the voxels")?.max(fields.len);
     let want = dtype.byte_len(&shape).map_err(|error| error.to_string())?;
     let data = usize::try_from(want).ok().and_then(|len| bytes.get(begin..)?.get(..len));
-    let data = data.ok_or_else(|| format!("it is cut: {want} bytes of voxels should begin at byte {begin}"))?;
+    let data = data.ok_or_else(|| format!("truncated: expected {want} bytes of voxels at byte {begin}"))?;
     let data = elements(data, &dtype, &shape, Order { big_endian, first_axis_fastest: true });
 
     let mut meta = Meta::new();
@@ -133,6 +133,6 @@ fn datatype(code: i16) -> Result<DType, String> {
         1024 => DType::I64,
         1280 => DType::U64,
         1792 => DType::C128,
-        _ => return Err(format!("its voxels have the NIfTI type {code}, which is not packed")),
+        _ => return Err(format!("its voxels have the NIfTI type {code}, which is not supported")),
     })
 }

@@ -1,52 +1,53 @@
-//! `.npy` files, as <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html> describes them: of numbers.
-//! (How they are written: [`crate::formats::npy`].)
+//! Reads `.npy` files of numbers, by <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>.
+//! ([`crate::formats::npy`] writes them.)
 
 use super::array::{Array, Order, elements};
 use ringreel_format::{DType, Meta};
 
-/// Longest header that is read.
+/// Longest header in bytes.
 const MAX_HEADER: usize = 1 << 16;
 
-/// The array in a file.
+/// Parses the array in a file.
 ///
 /// # Errors
-/// In words, of files that are none, or hold what is not numbers (objects, records, text, dates).
+/// A file that is not `.npy`, is truncated, or has elements other than numbers (objects, records, text, dates).
 pub fn parse(bytes: &[u8]) -> Result<Array, String> {
-    let rest = bytes.strip_prefix(b"\x93NUMPY").ok_or("it does not begin as an .npy file does")?;
+    let rest = bytes.strip_prefix(b"\x93NUMPY").ok_or("not an .npy file")?;
     let (width, rest) = match rest {
         [1, _, rest @ ..] => (2, rest),
         [2 | 3, _, rest @ ..] => (4, rest),
-        _ => return Err("it has a version of .npy that is not known".to_owned()),
+        _ => return Err("unknown version of .npy".to_owned()),
     };
-    let (len, rest) = rest.split_at_checked(width).ok_or("its end is missing")?;
+    let (len, rest) = rest.split_at_checked(width).ok_or("truncated")?;
     let len = len.iter().rev().fold(0usize, |len, byte| len << 8 | usize::from(*byte));
     if len > MAX_HEADER {
-        return Err(format!("its header says to have {len} bytes"));
+        return Err(format!("its header claims {len} bytes, more than the limit of {MAX_HEADER}"));
     }
-    let (header, data) = rest.split_at_checked(len).ok_or("its end is missing")?;
+    let (header, data) = rest.split_at_checked(len).ok_or("truncated")?;
     let header = std::str::from_utf8(header).map_err(|_| "its header is not UTF-8")?;
     let field = |name: &str| {
         let at = header.find(name).ok_or("its header is not NumPy's")?;
         Ok::<_, String>(header[at + name.len()..].trim_start())
     };
     let descr = field("'descr':")?.strip_prefix('\'').and_then(|descr| descr.split_once('\''));
-    let descr = descr.ok_or("it holds records: only numbers are packed")?.0;
-    let (dtype, big_endian) = from_descr(descr).ok_or_else(|| format!("it holds {descr}: only numbers are packed"))?;
+    let descr = descr.ok_or("it has records: only numbers are supported")?.0;
+    let (dtype, big_endian) =
+        from_descr(descr).ok_or_else(|| format!("it has elements {descr}: only numbers are supported"))?;
     let shape = field("'shape':")?.strip_prefix('(').and_then(|shape| shape.split_once(')'));
-    let shape = shape.ok_or("its shape is no tuple")?.0;
+    let shape = shape.ok_or("its shape is not a tuple")?.0;
     let axes = shape.split(',').map(str::trim).filter(|axis| !axis.is_empty()).map(str::parse::<u64>);
     let shape =
-        axes.collect::<Result<Vec<_>, _>>().map_err(|_| format!("its shape is no tuple of numbers: {shape}"))?;
+        axes.collect::<Result<Vec<_>, _>>().map_err(|_| format!("its shape is not a tuple of numbers: {shape}"))?;
     let want = dtype.byte_len(&shape).map_err(|error| error.to_string())?;
     if data.len() as u64 != want {
-        return Err(format!("it holds {} bytes of elements, and its header says {want}", data.len()));
+        return Err(format!("it has {} bytes of elements, but its header requires {want}", data.len()));
     }
     let order = Order { big_endian, first_axis_fastest: field("'fortran_order':")?.starts_with("True") };
     let data = elements(data, &dtype, &shape, order);
     Ok(Array { dtype, shape, data, meta: Meta::new() })
 }
 
-/// The type, and whether its bytes are in the order of big-endian machines.
+/// Returns the dtype, and whether numbers are big-endian.
 fn from_descr(descr: &str) -> Option<(DType, bool)> {
     let (order, name) = descr.split_at_checked(1)?;
     let dtype = match name {
@@ -75,7 +76,7 @@ mod tests {
     use crate::formats::npy::header;
 
     #[test]
-    fn what_is_written_is_read_and_each_bad_file_is_refused() {
+    fn written_files_are_read_and_bad_files_refused() {
         let shape = [2, 3];
         let Ok(good) = header(&DType::I16, &shape).map(|header| [&header, &[1; 12][..]].concat()) else { return };
         let array = Array { dtype: DType::I16, shape: shape.to_vec(), data: vec![1; 12], meta: Meta::new() };

@@ -1,18 +1,18 @@
-//! OpenCV's `cv2.resize` with `INTER_LINEAR` for images of 8 bits, to the bit.
+//! Bit-exact equivalent of OpenCV's `cv2.resize` with `INTER_LINEAR` for 8-bit images.
 //!
-//! `modules/imgproc/src/resize.cpp` of OpenCV 4: weights are rounded to 1/2048, rows are weighted first, columns next
-//! with 4 and then 16 bits dropped on the way. Where both sides become exactly half, it takes the mean of four instead.
+//! Like `modules/imgproc/src/resize.cpp` of OpenCV 4: weights are rounded to 1/2048; rows are weighted first, then columns,
+//! dropping 4 and then 16 bits. If both sides are halved exactly, the result is the mean of four pixels.
 
 use super::image::Pixels;
 
-/// Where an output element lies between two input elements: the first of them, and the weights of both.
+/// The two input elements of an output element, and their weights.
 struct Between {
     first: usize,
     second: usize,
     weights: [i32; 2],
 }
 
-/// `source` with `width` × `height` pixels, each at least 1.
+/// Resizes `source` to `width` × `height` pixels, each at least 1.
 pub fn resize(source: &Pixels, width: usize, height: usize) -> Pixels {
     let mut out = Pixels { width, height, channels: source.channels, data: Vec::new() };
     if (source.width, source.height) == (2 * width, 2 * height) {
@@ -29,7 +29,7 @@ pub fn resize(source: &Pixels, width: usize, height: usize) -> Pixels {
         };
         columns.iter().flat_map(|column| (0..source.channels).map(move |c| pixel(column, c))).collect()
     };
-    // Rows come from top to bottom, so that the two that are needed are mostly those of the row before.
+    // Two weighted rows are kept, because successive output rows mostly need the same ones.
     let mut held: [(usize, Vec<i32>); 2] = [(0, weighted(0)), (usize::MAX, Vec::new())];
     out.data.reserve(width * height * source.channels);
     for row in between(source.height, height, false) {
@@ -49,7 +49,7 @@ pub fn resize(source: &Pixels, width: usize, height: usize) -> Pixels {
     out
 }
 
-/// For each of `to` elements, what it lies between of `from`. Columns beyond the border are the border's alone; rows keep
+/// Returns for each of `to` elements its two elements of `from`. Columns beyond the border use the border alone; rows keep
 /// their weights there.
 fn between(from: usize, to: usize, column: bool) -> impl Iterator<Item = Between> {
     let scale = 1.0 / (to as f64 / from as f64);

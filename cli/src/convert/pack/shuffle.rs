@@ -1,7 +1,7 @@
-//! Python's `random.seed(n)` and `random.shuffle`, so that a shuffled list is the one that `im2rec.py` makes.
+//! Equivalent of Python's `random.seed(n)` and `random.shuffle`, so that shuffled lists equal those of `im2rec.py`.
 //!
-//! Matsumoto and Nishimura's MT19937 (ACM TOMACS 8, 1998), seeded by their `init_by_array`; numbers below a bound by
-//! drawing as many bits as it has, until they are below it (`Lib/random.py`, `Modules/_randommodule.c` of CPython 3).
+//! Matsumoto and Nishimura's MT19937 (ACM TOMACS 8, 1998), seeded by `init_by_array`. Numbers below a bound are drawn with
+//! as many bits as the bound, until one is below it (`Lib/random.py`, `Modules/_randommodule.c` of CPython 3).
 
 const N: usize = 624;
 const M: usize = 397;
@@ -58,7 +58,7 @@ impl Twister {
         y ^ y >> 18
     }
 
-    /// A number below `bound`, which is at least 1 and fits into 32 bits.
+    /// Draws a number below `bound`, which is at least 1.
     fn below(&mut self, bound: u32) -> u32 {
         let bits = 32 - bound.leading_zeros();
         loop {
@@ -70,7 +70,7 @@ impl Twister {
     }
 }
 
-/// Shuffles fewer than 2^32 items as Python does behind `random.seed(seed)`.
+/// Shuffles fewer than 2^32 items like Python after `random.seed(seed)`.
 pub fn shuffle<T>(items: &mut [T], seed: u64) {
     let mut random = Twister::new(seed);
     for i in (1..items.len()).rev() {
@@ -84,7 +84,7 @@ mod tests {
 
     /// `random.seed(n); x = list(range(12)); random.shuffle(x); print(x)` of CPython 3.11.
     #[test]
-    fn it_is_pythons_shuffle() {
+    fn shuffle_equals_that_of_python() {
         let expected: [(u64, [u8; 12]); 3] = [
             (0, [1, 9, 8, 5, 10, 2, 3, 7, 4, 0, 11, 6]),
             (100, [1, 4, 9, 0, 3, 8, 5, 6, 11, 10, 7, 2]),

@@ -1,4 +1,4 @@
-//! Where samples are put: into RecordIO files, or into a ring.
+//! The destination of packed samples: RecordIO files or a ring.
 
 use super::{Done, MAX_RECORD};
 use crate::convert::export::payload::file_name;
@@ -12,28 +12,28 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// One part of a sample that is packed.
+/// One part of a packed sample.
 #[derive(Clone, Debug)]
 pub struct NewPart {
     /// Type of the elements.
     pub dtype: DType,
     /// Lengths of the axes.
     pub shape: Vec<u64>,
-    /// The elements, little endian, row-major.
+    /// The elements, little-endian, row-major.
     pub data: Vec<u8>,
-    /// What becomes a record; none: the elements.
+    /// The payload of the record, if it is not the elements.
     pub record: Option<Vec<u8>>,
 }
 
-/// A target, for samples whose parts are known.
+/// A destination for samples with known parts.
 pub enum Target<'a> {
-    /// A `.rec` file for each part.
+    /// One `.rec` file per part.
     Rec(Vec<RecFile>),
     /// A ring.
     Ring(Box<RingTarget<'a>>),
 }
 
-/// A ring, and what is noted of the inputs that are in it.
+/// A ring, and the journal of finished inputs.
 pub struct RingTarget<'a> {
     generator: Generator,
     names: Vec<String>,
@@ -43,7 +43,7 @@ pub struct RingTarget<'a> {
     stop: &'a dyn Fn() -> bool,
 }
 
-/// The names of inputs whose samples are finished: a JSON text a line.
+/// The names of inputs whose samples are finished: one JSON string per line.
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
@@ -52,17 +52,17 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Opens or makes it.
+    /// Opens or creates the journal.
     ///
     /// # Errors
-    /// What the filesystem says; a file that is something else.
+    /// The filesystem's errors; a file that is not a journal.
     pub fn open(path: &Path) -> Result<Journal> {
         let bad = |op| move |error| FsError::new(op, path, error);
         let text = match fs::read_to_string(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
             other => other.map_err(bad("read"))?,
         };
-        // The last line may have been cut off: its sample is packed again.
+        // If the last line is incomplete, its sample is packed again.
         let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
         let names = whole.lines().map(serde_json::from_str::<String>).collect::<std::result::Result<HashSet<_>, _>>();
         let names = names.map_err(|_| Error::Sample(format!("{} is not the journal of a pack", path.display())))?;
@@ -71,7 +71,7 @@ impl Journal {
         Ok(Journal { path: path.to_owned(), file, there: names })
     }
 
-    /// Whether the sample of this input is finished.
+    /// Returns whether the sample of this input is finished.
     pub fn has(&self, name: &str) -> bool {
         self.there.contains(name)
     }
@@ -84,7 +84,7 @@ impl Journal {
 }
 
 impl<'a> Target<'a> {
-    /// RecordIO: `out.rec`, or for several parts `out.<part>.rec`.
+    /// Begins RecordIO files: `out.rec`, or `out.<part>.rec` for several parts.
     ///
     /// # Errors
     /// As [`RecFile::begin`].
@@ -93,10 +93,10 @@ impl<'a> Target<'a> {
         Ok(Target::Rec(files))
     }
 
-    /// A ring, in which samples have these parts.
+    /// Opens a ring for samples of these parts.
     ///
     /// # Errors
-    /// As [`Generator::open`]; parts that are not those of SAMPLE.
+    /// As [`Generator::open`]; parts that differ from SAMPLE.
     pub fn ring(
         config: &Config,
         parts: &[String],
@@ -115,17 +115,17 @@ impl<'a> Target<'a> {
         })))
     }
 
-    /// Puts a sample in: the `key`-th, made of the input `name`.
+    /// Writes sample number `key`, made of the input `name`.
     ///
     /// # Errors
-    /// A sample that does not fit; what the filesystem says.
+    /// A sample that is too long or does not match the ring; the filesystem's errors.
     pub fn put(&mut self, key: u64, name: &str, parts: &[NewPart], meta: &Meta) -> Result<()> {
         match self {
             Target::Rec(files) => {
                 let too_long =
                     parts.iter().any(|part| part.record.as_ref().unwrap_or(&part.data).len() as u64 > MAX_RECORD);
                 if too_long {
-                    return Err(Error::Sample("it is longer than a record can be".to_owned()));
+                    return Err(Error::Sample("too long for a record".to_owned()));
                 }
                 for (file, part) in files.iter_mut().zip(parts) {
                     file.write(key, part.record.as_ref().unwrap_or(&part.data))?;
@@ -136,20 +136,20 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// Whether finished inputs are noted.
+    /// Returns whether finished inputs are recorded.
     pub fn has_journal(&self) -> bool {
         matches!(self, Target::Ring(ring) if ring.journal.is_some())
     }
 
-    /// Whether this input's sample is there already.
+    /// Returns whether this input's sample is already written.
     pub fn has(&self, name: &str) -> bool {
         matches!(self, Target::Ring(ring) if ring.journal.as_ref().is_some_and(|journal| journal.has(name)))
     }
 
-    /// Ends it: files get their names; of a ring, what was written becomes visible.
+    /// Completes the output: files get their names; in a ring, all samples become readable.
     ///
     /// # Errors
-    /// What the filesystem says.
+    /// The filesystem's errors.
     pub fn finish(self, done: &mut Done) -> Result<()> {
         match self {
             Target::Rec(files) => {
@@ -168,7 +168,7 @@ impl<'a> Target<'a> {
         Ok(())
     }
 
-    /// Ends it where something went wrong: no file gets its name; what a ring holds stays there.
+    /// Ends the output after an error: files are removed; finished samples in a ring stay.
     pub fn abandon(self, error: &Error) {
         if let Target::Ring(mut ring) = self {
             if !matches!(error, Error::Interrupted { .. }) {
@@ -182,7 +182,7 @@ impl<'a> Target<'a> {
     }
 }
 
-/// The files that [`Target::rec`] writes.
+/// Returns the files that [`Target::rec`] writes.
 pub fn rec_paths(out: &Path, parts: &[String]) -> Vec<PathBuf> {
     match parts {
         [_] => vec![with_end(out, ".rec")],
@@ -205,12 +205,12 @@ impl RingTarget<'_> {
         }
     }
 
-    /// So many samples more are finished.
+    /// Records that `finished` more samples are finished.
     fn note(&mut self, finished: usize) -> Result<()> {
         let discarded = self.generator.summary().discarded;
         if discarded > 0 {
             return Err(Error::Sample(format!(
-                "the disk failed, and {discarded} samples are not in the ring: run it again"
+                "the disk failed, so {discarded} samples are not in the ring: run the command again"
             )));
         }
         for name in self.waiting.drain(..finished.min(self.waiting.len())) {
