@@ -186,7 +186,7 @@ impl Options {
 /// Returns what follows the header of an MXNet image record.
 fn image(record: &ReadPart) -> anyhow::Result<ReadPart> {
     let payload = record.data()?;
-    let no = || Error::Sample("not an MXNet image record: it is shorter than the header and its labels".into());
+    let no = || Error::Sample("not an MXNet image record: shorter than the header and the labels".into());
     let content = payload.slice_ref(Image::decode(payload).map_err(|_| no())?.content);
     let part =
         Part::new(DType::Bytes, vec![content.len() as u64], content).map_err(|e| Error::Sample(e.to_string()))?;

@@ -212,7 +212,7 @@ fn preview_draws_images_and_curves_and_prints_other_parts() {
     assert_eq!(said.code, Some(0), "{said:?}");
     let (said, none) = draw(&place, &place.ring(), &["--part", "phot"]);
     assert_eq!((said.code, none), (Some(2), None));
-    assert!(said.err.contains("there are photo, curve, age, name, empty"), "{said:?}");
+    assert!(said.err.contains("the parts are photo, curve, age, name, empty"), "{said:?}");
     let (said, _) = draw(&place, &place.ring(), &["--part", "age"]);
     assert!(said.code == Some(2) && said.err.contains("cannot be drawn"), "{said:?}");
 }
@@ -228,7 +228,7 @@ fn preview_limits_the_number_of_images_and_curves() {
     });
     let place = ring(&names.join(", "), &[parts.collect()]);
     let sheet = sheet(&place, &options(400, 1));
-    assert!(sheet.notes.iter().any(|note| note.contains("4 parts are drawn, \"part4\" and others are not")));
+    assert!(sheet.notes.iter().any(|note| note.contains("only 4 parts are drawn, without \"part4\"")));
     // A selected part is always drawn.
     for part in ["part4", "part9"] {
         let (said, drawn) = draw(&place, &place.ring(), &["--part", part]);
@@ -272,7 +272,7 @@ fn preview_marks_and_reports_damaged_samples() {
     let (said, picture) = draw(&place, &place.ring(), &["--json"]);
     assert_eq!(listing(&place.ring()), before, "preview wrote into the ring");
     assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.err.contains("sample 1 is skipped") && said.err.contains("CRC-32"), "{said:?}");
+    assert!(said.err.contains("sample 1 skipped") && said.err.contains("CRC-32"), "{said:?}");
     let told = &said.json()[0];
     let damage = |n: usize| told["samples"][n]["damage"].is_string();
     assert_eq!((damage(0), damage(1), damage(2), told["damaged"].as_u64()), (false, true, false, Some(1)));

@@ -78,7 +78,7 @@ fn doctor_peer_names_what_one_node_does_not_see() {
         (Lie::TwoWin("link"), "one winner", Failure, "had two winners (link"),
         (Lie::TwoWin("O_EXCL"), "one winner", Failure, "had two winners (O_EXCL"),
         (Lie::TwoWin("mkdir"), "one winner", Failure, "had two winners (mkdir"),
-        (Lie::NobodyWins("O_EXCL"), "one winner", Warning, "1 had no winner (O_EXCL"),
+        (Lie::NobodyWins("O_EXCL"), "one winner", Warning, "1 without a winner (O_EXCL"),
     ];
     let next = AtomicUsize::new(0);
     let work = || {

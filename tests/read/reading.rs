@@ -426,7 +426,7 @@ fn replay_repeats_a_run_and_names_reclaimed_samples() {
     ];
     assert!(halves[0].iter().chain(&halves[1]).all(|id| read.contains(id)) && halves[0].len() == 4);
     let said = place.run(&["read", "--replay"]).ok().out;
-    assert!(said.contains("r: 2 epochs, of generations 1"), "{said}");
+    assert!(said.contains("r: 2 epochs of generations 1"), "{said}");
     fill(4);
     fill(8);
     fill(12);

@@ -1,4 +1,4 @@
-//! One sample: which of its parts are images, which is a label over them, which are curves or text.
+//! Chooses how to draw the parts of one sample: as image, as label on top of the images, as curve or as text.
 
 use super::numbers::{Numbers, Window};
 use super::panel::{Labels, Panel};
@@ -13,33 +13,33 @@ use ringreel_ops::inspect::samples::{Item, RECORD};
 use std::collections::BTreeSet;
 use std::io::Cursor;
 
-/// Images that are drawn of one sample.
+/// Maximum number of images per sample.
 const IMAGES: usize = 4;
-/// Fewer different values than this may be labels.
+/// Maximum number of distinct values of a label part.
 const LABELS: usize = 64;
-/// Labels that are told in the legend.
+/// Maximum number of labels in the legend.
 const TOLD: usize = 24;
-/// Most bytes that an image file may unfold to, and its longest side.
+/// Limits on a decoded image file: bytes, and pixels of the longest side.
 const UNFOLDED: u64 = 256 << 20;
 const LONGEST: u32 = 1 << 15;
-/// Letters of a value that are told.
+/// Maximum number of characters of a value.
 const LETTERS: usize = 80;
-/// Values that are told.
+/// Maximum number of values per sample.
 const TEXTS: usize = 4;
 
-/// What is drawn of one sample.
+/// The drawing of one sample.
 #[derive(Default)]
 pub(super) struct Cell {
     /// Panels side by side, row by row.
     pub rows: Vec<Vec<Panel>>,
     pub texts: Vec<String>,
-    /// Labels that are there, and their part's name.
+    /// Name of the label part, and its labels.
     pub labels: Option<(String, BTreeSet<i64>)>,
     pub notes: Vec<String>,
     drawn: Vec<String>,
 }
 
-/// A part that can be cut into slices.
+/// A part drawn as slices.
 struct Sliced<'a> {
     part: &'a ReadPart,
     numbers: Numbers<'a>,
@@ -65,15 +65,15 @@ impl Sliced<'_> {
 }
 
 impl Cell {
-    /// What is drawn of `item`.
+    /// Chooses the drawing of `item`.
     ///
     /// # Errors
-    /// A part of a name that is asked for and not there, or cannot be drawn; an image file that cannot be decoded.
+    /// A requested part does not exist or cannot be drawn, or an image file cannot be decoded.
     pub fn of(item: &Item, options: &SheetOptions) -> Result<Cell> {
         for name in [&options.part, &options.label].into_iter().flatten() {
             if !item.parts.iter().any(|part| part.name == *name) {
                 let names: Vec<&str> = item.parts.iter().map(|part| part.name.as_str()).collect();
-                return Err(Error::Sample(format!("there is no part {name:?}: there are {}", names.join(", "))));
+                return Err(Error::Sample(format!("no part {name:?}: the parts are {}", names.join(", "))));
             }
         }
         let mut cell = Cell::default();
@@ -113,11 +113,11 @@ impl Cell {
 
     fn leave_out(&mut self, name: &str) {
         if self.notes.is_empty() {
-            self.notes.push(format!("{IMAGES} parts are drawn, {name:?} and others are not: --part NAME draws one"));
+            self.notes.push(format!("only {IMAGES} parts are drawn, without {name:?}: choose a part with --part NAME"));
         }
     }
 
-    /// In words, what is drawn.
+    /// Description of the drawn parts.
     pub fn describe(&self) -> String {
         self.drawn.join("   ")
     }
@@ -175,8 +175,8 @@ impl Cell {
     }
 }
 
-/// Which part is the label: the one that is asked for; one that is called so; one of few whole numbers, where another part
-/// of its size comes before it.
+/// The label part: the requested one; or one with a label-like name; or one with few distinct integers that has the size
+/// of an image part.
 fn label_of(sliced: &[Sliced<'_>], options: &SheetOptions) -> Option<usize> {
     if let Some(name) = &options.label {
         return sliced.iter().position(|sliced| sliced.part.name == *name);
@@ -194,7 +194,7 @@ fn label_of(sliced: &[Sliced<'_>], options: &SheetOptions) -> Option<usize> {
     })
 }
 
-/// The image file in a part that is one, or a record of MXNet that holds one; its labels are told.
+/// The image file in a part, or in an MXNet image record, whose labels are added to `texts`.
 fn image_file_in<'a>(item: &Item, part: &'a ReadPart, texts: &mut Vec<String>) -> Option<&'a [u8]> {
     let plain = matches!(part.dtype, DType::Bytes | DType::U8) && part.shape.len() == 1;
     let content = &part.data().ok().filter(|_| plain)?[..];
@@ -207,7 +207,7 @@ fn image_file_in<'a>(item: &Item, part: &'a ReadPart, texts: &mut Vec<String>) -
     is_image_file(content).then_some(content)
 }
 
-/// The picture in an image file.
+/// Decodes an image file.
 fn decoded(item: &Item, part: &ReadPart, content: &[u8]) -> Result<RgbImage> {
     let bad = |error: image::ImageError| {
         let input = FormatError::Input(format!("the image in part {:?} cannot be decoded: {error}", part.name));
@@ -222,7 +222,7 @@ fn decoded(item: &Item, part: &ReadPart, content: &[u8]) -> Result<RgbImage> {
     Ok(reader.decode().map_err(bad)?.to_rgb8())
 }
 
-/// PNG or JPEG.
+/// Whether the bytes are a PNG or JPEG file.
 fn is_image_file(bytes: &[u8]) -> bool {
     bytes.starts_with(b"\x89PNG\r\n\x1a\n") || bytes.starts_with(&[0xff, 0xd8, 0xff])
 }
@@ -232,7 +232,7 @@ fn described(part: &ReadPart) -> String {
     format!("{} {} {}", part.name, part.dtype, if shape.is_empty() { "scalar".to_owned() } else { shape.join("x") })
 }
 
-/// A number in few letters.
+/// A number in short form.
 fn short(number: f64) -> String {
     match number.abs() {
         0.0 => "0".to_owned(),
@@ -241,10 +241,10 @@ fn short(number: f64) -> String {
     }
 }
 
-/// A part that is no picture, in words.
+/// Text for a part that is not drawn.
 fn value(part: &ReadPart) -> String {
     let name = &part.name;
-    let Ok(bytes) = part.data() else { return format!("{name}: of a later version") };
+    let Ok(bytes) = part.data() else { return format!("{name}: needs a later version") };
     if let Some(numbers) = Numbers::of(part)
         && (1..=16).contains(&numbers.len())
     {

@@ -1,4 +1,4 @@
-//! Colours: of labels, and of the sheet itself.
+//! The colours of labels and of the sheet.
 
 use image::Rgb;
 
@@ -9,7 +9,7 @@ pub(super) const DIM: Rgb<u8> = Rgb([150, 159, 173]);
 pub(super) const BAD: Rgb<u8> = Rgb([235, 87, 87]);
 pub(super) const CURVE: Rgb<u8> = Rgb([94, 174, 255]);
 
-/// The first labels: as different as so few can be, on black and on white.
+/// The colours of the first labels, easy to tell apart on black and on white.
 const FIRST: [[u8; 3]; 12] = [
     [230, 85, 80],
     [70, 150, 235],
@@ -25,7 +25,7 @@ const FIRST: [[u8; 3]; 12] = [
     [120, 220, 180],
 ];
 
-/// The colour of a label, the same in every sample; none of 0, the background.
+/// The colour of a label, the same in every sample; `None` for 0, the background.
 pub fn of_label(label: i64) -> Option<Rgb<u8>> {
     if label == 0 {
         return None;
@@ -33,7 +33,7 @@ pub fn of_label(label: i64) -> Option<Rgb<u8>> {
     if let Some(colour) = label.checked_sub(1).and_then(|n| usize::try_from(n).ok()).and_then(|n| FIRST.get(n)) {
         return Some(Rgb(*colour));
     }
-    // Hues that follow one another by the golden ratio come close to one another late.
+    // Steps of the golden ratio keep the hues of many labels far apart.
     let n = label.unsigned_abs() as f64;
     let hue = (n * 0.618_033_988_749_895).fract() * 6.0;
     let (strong, weak) = if label % 2 == 0 { (235.0, 70.0) } else { (200.0, 95.0) };
@@ -44,7 +44,7 @@ pub fn of_label(label: i64) -> Option<Rgb<u8>> {
     Some(Rgb([channel(0.0), channel(4.0), channel(2.0)]))
 }
 
-/// `over`, half transparent, over `below`.
+/// Blends `over`, half transparent, onto `below`.
 pub(super) fn blend(below: Rgb<u8>, over: Rgb<u8>) -> Rgb<u8> {
     let mix = |n: usize| ((u16::from(below.0[n]) + u16::from(over.0[n])) / 2) as u8;
     Rgb([mix(0), mix(1), mix(2)])

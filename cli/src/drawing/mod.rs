@@ -1,17 +1,17 @@
-//! Samples as pictures: a contact sheet of slices through volumes, labels in colours over them, and images as they are.
+//! Draws samples on a contact sheet: slices through volumes, labels in colour on top of them, and images.
 //!
 //! | file | |
 //! |---|---|
-//! | here | [`contact_sheet`]: which samples, and what is told of them |
-//! | `slices` | from a shape to the slices that are drawn |
+//! | this file | [`contact_sheet`]: choice of samples, notes |
+//! | `slices` | from a shape to the slices to draw |
 //! | `numbers` | elements of any type, and their brightness |
-//! | `panel` | one slice, or one curve, as pixels |
-//! | `cell` | one sample: which part is an image, which a label, which a text |
-//! | `sheet` | all of them on one page |
-//! | `colours`, `text` | |
-//! | [`terminal`] | a picture in a terminal |
+//! | `panel` | one slice or one curve as pixels |
+//! | `cell` | one sample: image, label, curve and text parts |
+//! | `sheet` | the layout of the page |
+//! | `colours`, `text` | colours and text drawing |
+//! | [`terminal`] | pictures in a terminal |
 //!
-//! One sample is held at a time, and of it, after it is drawn, only the pixels.
+//! Only one sample is in memory at a time. After it is drawn, only the pixels remain.
 
 mod cell;
 mod colours;
@@ -32,32 +32,32 @@ use ringreel::segment::SampleId;
 use ringreel_ops::inspect::samples::{Item, Samples};
 use std::collections::BTreeSet;
 
-/// Most samples on a sheet.
+/// Maximum number of samples on a sheet.
 pub const MOST_SAMPLES: usize = 1000;
-/// Widths of a sheet, in pixels.
+/// Allowed widths of a sheet, in pixels.
 pub const WIDTHS: std::ops::RangeInclusive<u32> = 64..=8192;
 
-/// What a sheet shows.
+/// Options of a contact sheet.
 #[derive(Clone, Debug)]
 pub struct SheetOptions {
-    /// What it is of: its first line.
+    /// Title, the first line.
     pub title: String,
-    /// Samples, spread over all there are. At most [`MOST_SAMPLES`].
+    /// Number of samples, spread evenly over all samples. At most [`MOST_SAMPLES`].
     pub samples: usize,
-    /// Its width in pixels, one of [`WIDTHS`].
+    /// Width in pixels, in [`WIDTHS`].
     pub width: u32,
-    /// Samples side by side; by default as many as leave each slice large enough.
+    /// Samples side by side. By default as many as leave each slice large enough.
     pub columns: Option<u32>,
-    /// The one part that is drawn as an image; by default all that can be.
+    /// The part to draw as an image. By default all parts that can be drawn.
     pub part: Option<String>,
-    /// The part that is drawn in colours over the images; by default the one that looks like labels.
+    /// The part to draw in colours on top of the images. By default the one that looks like labels.
     pub label: Option<String>,
-    /// How volumes are turned.
+    /// Orientation of volumes.
     pub axes: Axes,
 }
 
 impl SheetOptions {
-    /// Six samples in 1200 pixels.
+    /// Options for six samples and a width of 1200 pixels.
     pub fn new(title: impl Into<String>) -> SheetOptions {
         let title = title.into();
         SheetOptions { title, samples: 6, width: 1200, columns: None, part: None, label: None, axes: Axes::default() }
@@ -67,22 +67,22 @@ impl SheetOptions {
 /// One sample on a sheet.
 #[derive(Clone, Debug)]
 pub struct Tile {
-    /// Its position.
+    /// Position of the sample.
     pub position: u64,
-    /// Its id; none of a record, or of one that could not be read.
+    /// Sample id; `None` for a plain record, or if the sample could not be read.
     pub id: Option<SampleId>,
-    /// Who generated it, where its meta says so.
+    /// Name of the generator, if the meta contains it.
     pub generator: Option<String>,
-    /// Its slices, on the sheet's background; none where it has nothing that can be drawn.
+    /// The slices, on the card's background; `None` if no part can be drawn.
     pub picture: Option<RgbImage>,
-    /// Parts that are no pictures, in words.
+    /// Descriptions of the other parts.
     pub texts: Vec<String>,
-    /// Why it could not be read.
+    /// The reason why the sample could not be read.
     pub damage: Option<String>,
 }
 
 impl Tile {
-    /// Position and short id.
+    /// The position and the short id.
     pub fn caption(&self) -> String {
         let position = self.position;
         match self.id {
@@ -92,39 +92,39 @@ impl Tile {
     }
 }
 
-/// Samples in pictures.
+/// A contact sheet.
 #[derive(Clone, Debug)]
 pub struct Sheet {
     /// The samples, in the order of their positions.
     pub tiles: Vec<Tile>,
-    /// What else is to be said: what could not be looked at or drawn.
+    /// Notes for the user about anything that could not be read or drawn.
     pub notes: Vec<String>,
-    /// Its first line.
+    /// The first line.
     title: String,
-    /// What is drawn, in words.
+    /// Description of the drawn parts.
     subtitle: String,
-    /// The labels that are there, and the part that holds them.
+    /// Name of the label part, and the labels found in it.
     legend: Option<(String, BTreeSet<i64>)>,
     layout: sheet::Layout,
 }
 
 impl Sheet {
-    /// The whole sheet as one picture: captions, legend, and a marked empty place for each sample that cannot be read.
+    /// The whole sheet as one picture, with captions, a legend, and a marked empty place for each unreadable sample.
     pub fn image(&self) -> RgbImage {
         sheet::compose(self)
     }
 
-    /// Samples that could not be read.
+    /// Number of samples that could not be read.
     pub fn damaged(&self) -> usize {
         self.tiles.iter().filter(|tile| tile.damage.is_some()).count()
     }
 }
 
-/// Draws samples from all over `samples`. One that cannot be read is marked, and told in the notes.
+/// Draws samples spread evenly over `samples`. A sample that cannot be read is marked and reported in the notes.
 ///
 /// # Errors
-/// Nothing that can be drawn: no sample, none that can be read, no part that is an image; a part that is asked for by a
-/// name that no sample has.
+/// Nothing can be drawn: no sample, no readable one, no part that is an image; or a requested part does not exist or
+/// cannot be drawn.
 pub fn contact_sheet(samples: &Samples, options: &SheetOptions) -> Result<Sheet> {
     let count = (options.samples.clamp(1, MOST_SAMPLES) as u64).min(samples.len());
     let mut sheet = Sheet {
@@ -142,9 +142,9 @@ pub fn contact_sheet(samples: &Samples, options: &SheetOptions) -> Result<Sheet>
             Ok((cell, item)) => sheet.take(cell, &item),
             Err(error @ Error::Sample(_)) => return Err(error),
             Err(error) => {
-                sheet.notes.push(format!("sample {position} is skipped: {error}"));
+                sheet.notes.push(format!("sample {position} skipped: {error}"));
                 let words = match &error {
-                    Error::Format { source, .. } => source.to_string(), // the file's name would fill its place
+                    Error::Format { source, .. } => source.to_string(), // without the path, which is too long for the card
                     other => other.to_string(),
                 };
                 sheet.tiles.push(Tile::damaged(position, words));
@@ -155,8 +155,8 @@ pub fn contact_sheet(samples: &Samples, options: &SheetOptions) -> Result<Sheet>
     if sheet.tiles.iter().all(|tile| tile.picture.is_none()) {
         return Err(match why {
             Some(error) if sheet.damaged() == sheet.tiles.len() => error,
-            _ if count == 0 => Error::Sample("there is no sample to be shown".to_owned()),
-            _ => Error::Sample("no part of the samples can be drawn: none is an image, a volume or a curve".to_owned()),
+            _ if count == 0 => Error::Sample("no samples".to_owned()),
+            _ => Error::Sample("no part can be drawn: the samples contain no image, volume or curve".to_owned()),
         });
     }
     Ok(sheet)

@@ -1,11 +1,11 @@
-//! The elements of a part as numbers, whatever their type is; and which brightness they get.
+//! Reads the elements of a part of any type as numbers, and maps them to brightness.
 
 use ringreel::read::ReadPart;
 use ringreel::value_stats::{Decode, decoder};
 use ringreel_format::DType;
 use std::collections::BTreeSet;
 
-/// Elements that are looked at for a part's range and its distinct values.
+/// Number of elements examined to find a part's range and distinct values.
 const LOOKED_AT: usize = 1 << 18;
 
 /// The elements of a part, row-major.
@@ -18,7 +18,7 @@ pub(super) struct Numbers<'a> {
 }
 
 impl<'a> Numbers<'a> {
-    /// Those of `part`; none where its elements are no numbers, or cannot be read by this version.
+    /// The elements of `part`; `None` if they are not numbers or need a later version.
     pub fn of(part: &'a ReadPart) -> Option<Numbers<'a>> {
         let bytes: &[u8] = part.data().ok()?;
         let size = usize::try_from(part.dtype.itemsize()).ok()?;
@@ -30,20 +30,20 @@ impl<'a> Numbers<'a> {
         self.bytes.len() / self.size
     }
 
-    /// The element at `index`; NaN where there is none. Of a complex number, its magnitude.
+    /// The element at `index`, or NaN beyond the end. For a complex number, its magnitude.
     pub fn at(&self, index: usize) -> f64 {
         let begin = index.saturating_mul(self.size);
         self.bytes.get(begin..begin.saturating_add(self.size)).map_or(f64::NAN, |bytes| (self.decode)(bytes).to_f64())
     }
 
-    /// Elements from all over the part: all of them, or as many as are enough to know it.
+    /// Elements spread over the whole part: all of a small part, about [`LOOKED_AT`] of a large one.
     pub fn some(&self) -> impl Iterator<Item = f64> + '_ {
         // An odd step, so that it does not walk along an axis whose length is a power of two.
         let step = if self.len() <= LOOKED_AT { 1 } else { (self.len() / LOOKED_AT) | 1 };
         (0..self.len()).step_by(step).map(|index| self.at(index))
     }
 
-    /// Whether it looks like labels: whole numbers, of which there are few different ones.
+    /// Whether the part looks like labels: integers with at most `most` distinct values.
     pub fn are_few(&self, most: usize) -> bool {
         let whole = matches!(self.dtype, DType::Bool)
             || matches!(self.dtype, DType::U8 | DType::U16 | DType::U32 | DType::U64)
@@ -57,7 +57,7 @@ impl<'a> Numbers<'a> {
     }
 }
 
-/// The range of numbers that is drawn from black to white.
+/// The range of numbers drawn from black to white.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Window {
     low: f64,
@@ -65,11 +65,11 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Bytes as they are.
+    /// The full range of bytes.
     pub const BYTES: Window = Window { low: 0.0, high: 255.0 };
 
-    /// From the 1st to the 99th percentile of what is finite, so that a few wild values do not blacken the rest; from the
-    /// least to the greatest where these two are the same.
+    /// The 1st to 99th percentile of the finite values, so that a few outliers do not darken the rest; the minimum to the
+    /// maximum if the two percentiles are equal.
     pub fn of(numbers: &Numbers<'_>) -> Window {
         let mut values: Vec<f64> = numbers.some().filter(|value| value.is_finite()).collect();
         values.sort_unstable_by(f64::total_cmp);
@@ -84,9 +84,9 @@ impl Window {
         }
     }
 
-    /// How far `value` is from black (0) to white (1). NaN is black.
+    /// The position of `value` between black (0) and white (1). NaN is black.
     pub fn part_of(&self, value: f64) -> f64 {
-        // Halves: the difference of two of the largest numbers is none.
+        // Halves, because the difference of two finite numbers can overflow.
         let share = (value / 2.0 - self.low / 2.0) / (self.high / 2.0 - self.low / 2.0);
         if share.is_nan() { 0.0 } else { share.clamp(0.0, 1.0) }
     }
@@ -96,12 +96,12 @@ impl Window {
         (self.part_of(value) * 255.0).round() as u8
     }
 
-    /// Whether it lies in the first 16 of 256: bytes that would be all but black as they are.
+    /// Whether all values are below 16: bytes that would be almost black without scaling.
     pub fn is_dark(&self) -> bool {
         self.high < 16.0
     }
 
-    /// Its ends.
+    /// The numbers drawn black and white.
     pub fn ends(&self) -> (f64, f64) {
         (self.low, self.high)
     }

@@ -1,4 +1,4 @@
-//! One slice or one curve: as pixels of its own, then as large as it is shown.
+//! Draws one slice or one curve, at the resolution of its data and then at the final size.
 
 use super::colours::{BRIGHT, CARD, CURVE, blend, of_label};
 use super::numbers::{Numbers, Window};
@@ -7,20 +7,20 @@ use image::imageops::{FilterType, resize};
 use image::{Rgb, RgbImage};
 use std::collections::BTreeSet;
 
-/// A longer side of a slice is thinned out to this, so that a picture of any size takes little memory.
+/// Maximum side of a slice in memory. Longer sides are subsampled, so that memory use is bounded.
 const LONGEST: usize = 2048;
-/// Sides shorter than this show their elements as squares.
+/// Slices smaller than this are enlarged without smoothing, so that each element is a square.
 const SQUARES: u32 = 64;
-/// Columns of a curve.
+/// Maximum number of columns of a curve.
 const COLUMNS: usize = 512;
-/// Values that are looked at for one column of a curve.
+/// Number of values examined per column of a curve.
 const PER_COLUMN: usize = 256;
 
-/// What is drawn in one place.
+/// One picture on a card.
 pub(super) enum Panel {
-    /// A slice, and labels over it.
+    /// A slice, with optional labels on top.
     Slice { picture: RgbImage, over: Option<Labels>, width: usize, height: usize },
-    /// A curve: least and greatest value of each column, from 0 (below) to 1.
+    /// A curve: minimum and maximum of each column, from 0 (bottom) to 1 (top).
     Curve(Vec<Option<(f64, f64)>>),
 }
 
@@ -38,7 +38,7 @@ impl Labels {
         Labels { columns, rows, values: (0..rows * columns).map(value).collect() }
     }
 
-    /// Those that are there, the background not counted; the first of many.
+    /// Adds the labels except the background, until there are `most`.
     pub fn different(&self, most: usize, into: &mut BTreeSet<i64>) {
         for value in self.values.iter().filter(|value| **value != 0) {
             if into.len() >= most {
@@ -48,7 +48,7 @@ impl Labels {
         }
     }
 
-    /// The one at a place of a picture of this size.
+    /// The label at pixel (x, y) of a picture of this size.
     fn at(&self, (x, y): (u32, u32), (width, height): (u32, u32)) -> i64 {
         let column = (2 * x as usize + 1) * self.columns / (2 * width as usize);
         let row = (2 * y as usize + 1) * self.rows / (2 * height as usize);
@@ -60,7 +60,7 @@ fn thinned(len: usize) -> usize {
     len.min(LONGEST)
 }
 
-/// The element of a view at a place of a picture that may be smaller than the view.
+/// The element of a view at a pixel of a picture that can be smaller than the view.
 fn element(view: &View, (rows, columns): (usize, usize), (row, column): (usize, usize), colour: usize) -> usize {
     view.element(row * view.rows / rows, column * view.columns / columns, colour)
 }
@@ -77,13 +77,13 @@ impl Panel {
         Panel::Slice { picture, over, width: view.columns, height: view.rows }
     }
 
-    /// Labels alone.
+    /// Labels without an image.
     pub fn labels(view: &View, labels: Labels) -> Panel {
         let picture = RgbImage::new(labels.columns as u32, labels.rows as u32);
         Panel::Slice { picture, over: Some(labels), width: view.columns, height: view.rows }
     }
 
-    /// A picture that is one already.
+    /// A decoded picture.
     pub fn picture(picture: RgbImage) -> Panel {
         let (width, height) = (picture.width() as usize, picture.height() as usize);
         let longest = LONGEST as f64 / width.max(height).max(1) as f64;
@@ -111,7 +111,7 @@ impl Panel {
         Panel::Curve((0..columns).map(column).collect())
     }
 
-    /// Width and height in elements; none of a curve, which takes what it gets.
+    /// Width and height in elements; `None` for a curve, which fits any size.
     pub fn size(&self) -> Option<(f64, f64)> {
         match self {
             Panel::Slice { width, height, .. } => Some((*width as f64, *height as f64)),
@@ -119,7 +119,7 @@ impl Panel {
         }
     }
 
-    /// As large as it is shown.
+    /// Draws the panel at its final size.
     pub fn paint(&self, width: u32, height: u32) -> RgbImage {
         match self {
             Panel::Slice { picture, over, .. } => {
@@ -154,7 +154,7 @@ fn curve(columns: &[Option<(f64, f64)>], width: u32, height: u32) -> RgbImage {
             before = None;
             continue;
         };
-        // What is steep stays one line.
+        // Connect to the column before, so that a steep curve has no gaps.
         let (from, to) = before.map_or((high, low), |(top, end)| (high.min(end), low.max(top)));
         for y in from..=to.min(bottom) {
             painted.put_pixel(x, y, if (high..=low).contains(&y) { BRIGHT } else { CURVE });

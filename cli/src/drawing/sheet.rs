@@ -1,4 +1,4 @@
-//! The page: cards side by side, each a caption above its slices; a title above all, a legend of the labels below.
+//! Lays out the page: a title, cards side by side, each with a caption above its slices, and a legend of the labels.
 
 use super::cell::Cell;
 use super::colours::{BAD, BRIGHT, CARD, DIM, PAGE, of_label};
@@ -12,18 +12,18 @@ use image::{Rgb, RgbImage};
 const PADDING: u32 = 12;
 /// Pixels between slices.
 const GAP: u32 = 4;
-/// A slice is at least so wide where there is a choice.
+/// Preferred minimum width of a slice.
 const SLICE: u32 = 150;
-/// The height of a card that has no picture.
+/// The height of the picture area on a card without a picture.
 const EMPTY: u32 = 90;
 
-/// Where cards go.
+/// The arrangement of the cards.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
     width: u32,
     wanted: Option<u32>,
     count: u32,
-    /// Cards side by side, known from the first sample on.
+    /// Cards side by side, set by the first sample with a picture.
     columns: Option<u32>,
 }
 
@@ -33,7 +33,7 @@ impl Layout {
         Layout { width, wanted: options.columns, count: u32::try_from(count).unwrap_or(1).max(1), columns: None }
     }
 
-    /// The first sample that has pictures says how many go side by side.
+    /// Sets the number of columns from the first sample that has a picture.
     pub fn settle(&mut self, cell: &Cell) {
         let Some(panels) = cell.rows.iter().map(Vec::len).max() else { return };
         let roomy = (self.width - PADDING) / (panels as u32 * (SLICE + GAP) + 3 * PADDING);
@@ -49,12 +49,12 @@ impl Layout {
         (self.width - PADDING) / self.columns() - PADDING
     }
 
-    /// Pixels that a card's contents may be wide.
+    /// Width of a card's contents.
     fn inner(&self) -> u32 {
         self.card().saturating_sub(2 * PADDING).max(1)
     }
 
-    /// A sample's slices, as large as they fit.
+    /// Draws a sample's slices as large as possible.
     pub fn paint(&self, cell: &Cell) -> Option<RgbImage> {
         let rows: Vec<Vec<RgbImage>> = cell.rows.iter().map(|row| paint_row(row, self.inner())).collect();
         let tallest = |row: &Vec<RgbImage>| row.iter().map(RgbImage::height).max().unwrap_or(0);
@@ -73,7 +73,7 @@ impl Layout {
     }
 }
 
-/// One scale for all slices of a row: their proportions are those of the volume.
+/// Draws a row with one scale for all slices, so that they keep the proportions of the volume.
 fn paint_row(row: &[Panel], width: u32) -> Vec<RgbImage> {
     let gaps = GAP * (row.len() as u32).saturating_sub(1);
     let sizes: Vec<(f64, f64)> = row.iter().filter_map(Panel::size).collect();
@@ -88,7 +88,7 @@ fn paint_row(row: &[Panel], width: u32) -> Vec<RgbImage> {
     row.iter().map(paint).collect()
 }
 
-/// The whole page.
+/// Draws the whole page.
 pub(super) fn compose(sheet: &Sheet) -> RgbImage {
     let layout = &sheet.layout;
     let rows: Vec<&[Tile]> = sheet.tiles.chunks(layout.columns() as usize).collect();
@@ -146,7 +146,7 @@ fn card(page: &mut RgbImage, tile: &Tile, (x, y): (u32, u32), (width, height): (
     }
 }
 
-/// The labels' colours, as many as fit on a line.
+/// Draws the colours of the labels, as many as fit on one line.
 fn legend(page: &mut RgbImage, sheet: &Sheet, y: u32) {
     let Some((name, labels)) = &sheet.legend else { return };
     let mut x = PADDING;

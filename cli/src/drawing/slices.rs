@@ -1,16 +1,16 @@
-//! From a tensor's shape to the slices that are drawn of it: strides alone, no elements.
+//! Chooses the slices to draw from a tensor's shape. Works with strides only, not with elements.
 
-/// What the axes of a volume mean, which decides how its slices are turned.
+/// The meaning of a volume's axes, which determines the orientation of its slices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Axes {
-    /// To the right, to the front, up, as NIfTI has them: x goes right, y and z go up.
+    /// Right, front, up, as in NIfTI: x points right, y and z point up.
     #[default]
     Xyz,
-    /// Outermost first, as stacks of images have them: z and y go down, x goes right.
+    /// As in a stack of images: z and y point down, x points right.
     Zyx,
 }
 
-/// A slice: rows downwards, columns to the right, as steps in the tensor's elements.
+/// A slice, described by its steps in the tensor's elements: rows go down, columns go right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct View {
     pub rows: usize,
@@ -18,18 +18,18 @@ pub(super) struct View {
     origin: usize,
     down: isize,
     right: isize,
-    /// From one colour to the next, where the elements are red, green and blue.
+    /// Step from one colour to the next, if the elements are red, green and blue.
     colour: Option<usize>,
 }
 
 impl View {
-    /// The element at a row and a column, of a colour.
+    /// Index of the element at a row, column and colour.
     pub fn element(&self, row: usize, column: usize, colour: usize) -> usize {
         let at = self.origin as isize + row as isize * self.down + column as isize * self.right;
         at as usize + colour * self.colour.unwrap_or(0)
     }
 
-    /// Whether its elements are colours.
+    /// Whether the elements are colours.
     pub fn is_coloured(&self) -> bool {
         self.colour.is_some()
     }
@@ -38,21 +38,21 @@ impl View {
 /// How a part is drawn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Drawing {
-    /// One slice, or three at right angles.
+    /// One slice, or three perpendicular ones.
     Slices(Vec<View>),
-    /// A curve of so many values.
+    /// A curve with this number of values.
     Curve(usize),
-    /// One number, or a few: as text.
+    /// One number or a few, written as text.
     Values,
-    /// There are no elements.
+    /// No elements.
     Empty,
 }
 
-/// A curve of fewer values is written out.
+/// Minimum number of values of a curve. Fewer are written as text.
 const CURVE: usize = 9;
-/// More colours than these are no colours.
+/// Maximum length of an axis of colours.
 const COLOURS: usize = 4;
-/// An axis at most so long may be one of channels, where the others are longer than twice that.
+/// Maximum length of an axis of channels. The other axes must be longer than twice this.
 const CHANNELS: usize = 4;
 
 #[derive(Clone, Copy)]
@@ -61,8 +61,8 @@ struct Axis {
     step: usize,
 }
 
-/// How a tensor of this shape is drawn. Axes of length 1 do not count; of what is more than three axes (and of channels
-/// that are no colours), the first is taken.
+/// Chooses how to draw a tensor of this shape. Axes of length 1 are ignored. Of axes beyond three, and of channels that
+/// are not colours, only the first entry is drawn.
 pub(super) fn drawing(shape: &[u64], axes: Axes) -> Drawing {
     if shape.contains(&0) {
         return Drawing::Empty;
@@ -71,7 +71,7 @@ pub(super) fn drawing(shape: &[u64], axes: Axes) -> Drawing {
     let mut all = Vec::new();
     for len in shape.iter().rev().map(|len| *len as usize) {
         all.push(Axis { len, step });
-        step = step.saturating_mul(len); // there may be no bytes at all
+        step = step.saturating_mul(len); // a shape of zero-size elements can be arbitrarily large
     }
     all.reverse();
     all.retain(|axis| axis.len > 1);
@@ -120,7 +120,7 @@ fn view(origin: usize, down: (Axis, bool), right: (Axis, bool), colour: Option<u
     }
 }
 
-/// The three middle slices: seen from above, from the front, from the side.
+/// The three middle slices: from above, from the front, from the side.
 fn middle(a: Axis, b: Axis, c: Axis, axes: Axes) -> Vec<View> {
     let at = |axis: Axis| (axis.len / 2).saturating_mul(axis.step);
     match axes {
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn volumes_are_cut_in_the_middle_and_stand_upright() {
+    fn volumes_are_cut_in_the_middle_and_drawn_upright() {
         assert_eq!(sizes(&[10, 20, 30]), [(20, 10), (30, 10), (30, 20)]);
         let flat = |x: usize, y: usize, z: usize| (x * 20 + y) * 30 + z;
         let [above, front, side] = slices(&[10, 20, 30], Axes::Xyz)[..] else { panic!() };
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn channels_are_told_from_space() {
+    fn channel_axes_are_recognized() {
         assert_eq!(sizes(&[2, 10, 20, 30]), sizes(&[10, 20, 30]), "leading channels");
         assert_eq!(sizes(&[10, 20, 30, 2]), sizes(&[10, 20, 30]), "trailing channels");
         assert_eq!(sizes(&[1, 1, 10, 20, 30]), sizes(&[10, 20, 30]));
@@ -185,13 +185,13 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_two_axes_is_a_curve_or_text() {
+    fn shapes_with_less_than_two_axes_become_a_curve_or_text() {
         assert_eq!(drawing(&[], Axes::Xyz), Drawing::Values);
         assert_eq!(drawing(&[1, 1], Axes::Xyz), Drawing::Values);
         assert_eq!(drawing(&[3], Axes::Xyz), Drawing::Values);
         assert_eq!(drawing(&[1, 100], Axes::Xyz), Drawing::Curve(100));
         assert_eq!(drawing(&[10, 0, 3], Axes::Xyz), Drawing::Empty);
-        // Elements of no bytes may be very many.
+        // A shape of zero-size elements can be arbitrarily large.
         assert_eq!(slices(&[1 << 40, 1 << 40, 1 << 40], Axes::Xyz).len(), 3);
     }
 }

@@ -1,4 +1,4 @@
-//! A picture in a terminal: kitty's graphics, sixels, or half blocks in 24-bit colour.
+//! Shows a picture in a terminal: with kitty graphics, sixels, or half blocks in 24-bit colour.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -7,13 +7,13 @@ use image::imageops::{ColorMap, dither};
 use image::{ExtendedColorType, ImageEncoder, ImageResult, Rgb, RgbImage};
 use std::fmt::Write;
 
-/// Most bytes of one command of kitty's.
+/// Maximum bytes per kitty command.
 const CHUNK: usize = 4096;
 
-/// The picture as a PNG file.
+/// Encodes the picture as a PNG file.
 ///
 /// # Errors
-/// None in practice: what the encoder says.
+/// An error of the encoder, which does not occur in practice.
 pub fn png(picture: &RgbImage) -> ImageResult<Vec<u8>> {
     let mut bytes = Vec::new();
     let (width, height) = picture.dimensions();
@@ -22,7 +22,7 @@ pub fn png(picture: &RgbImage) -> ImageResult<Vec<u8>> {
     Ok(bytes)
 }
 
-/// By kitty's graphics protocol: a PNG in base64, in chunks. The terminal is asked not to answer.
+/// Encodes the picture for the kitty graphics protocol: a PNG in base64, in chunks. The terminal does not answer (`q=2`).
 /// <https://sw.kovidgoyal.net/kitty/graphics-protocol/>
 ///
 /// # Errors
@@ -40,7 +40,7 @@ pub fn kitty(picture: &RgbImage) -> ImageResult<String> {
     Ok(out)
 }
 
-/// A palette of 6 reds, 6 greens, 6 blues, and 25 more greys.
+/// A palette of all colours of 6 reds, 6 greens and 6 blues, and 25 greys.
 struct Palette;
 
 const STEPS: usize = 6;
@@ -76,8 +76,8 @@ impl ColorMap for Palette {
     }
 }
 
-/// As sixels (DEC, VT330/VT340): bands of six lines, colour by colour, repeats counted. With a palette of our own, because
-/// the crates that choose one bring along many others.
+/// Encodes the picture as sixels (DEC, VT330/VT340): bands of six lines, colour by colour, run-length encoded. The
+/// palette is fixed, because crates that choose one have many dependencies.
 pub fn sixel(picture: &RgbImage) -> String {
     let mut picture = picture.clone();
     dither(&mut picture, &Palette);
@@ -88,7 +88,7 @@ pub fn sixel(picture: &RgbImage) -> String {
         let _ = write!(out, "#{index};2;{r};{g};{b}");
     }
     for top in (0..height).step_by(6) {
-        // Of each colour, which of the six lines of a column have it.
+        // For each colour and column, a bit per line that has the colour.
         let mut bands = vec![Vec::new(); CUBE + GREYS];
         for x in 0..width {
             for y in top..height.min(top + 6) {
@@ -117,7 +117,7 @@ pub fn sixel(picture: &RgbImage) -> String {
     out
 }
 
-/// As lines of half blocks: each letter is two pixels, one above the other.
+/// Encodes the picture as lines of half blocks. Each character is two pixels, one above the other.
 pub fn blocks(picture: &RgbImage) -> Vec<String> {
     let line = |y: u32| {
         let mut line = String::new();

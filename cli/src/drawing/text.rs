@@ -1,4 +1,4 @@
-//! Letters in a picture, of a fixed width.
+//! Draws fixed-width text into a picture.
 
 use embedded_graphics::mono_font::iso_8859_1::{FONT_7X13, FONT_9X18_BOLD};
 use embedded_graphics::mono_font::{MonoFont, MonoTextStyle};
@@ -8,9 +8,9 @@ use embedded_graphics::text::{Baseline, Text};
 use image::{Rgb, RgbImage};
 use std::convert::Infallible;
 
-/// For captions.
+/// Font of captions.
 pub(super) const SMALL: &MonoFont<'_> = &FONT_7X13;
-/// For the sheet's title.
+/// Font of the sheet's title.
 pub(super) const LARGE: &MonoFont<'_> = &FONT_9X18_BOLD;
 
 struct Canvas<'a>(&'a mut RgbImage);
@@ -37,17 +37,17 @@ impl DrawTarget for Canvas<'_> {
     }
 }
 
-/// Pixels from one line of text to the next.
+/// Distance between lines of text, in pixels.
 pub(super) fn line_height(font: &MonoFont<'_>) -> u32 {
     font.character_size.height + 3
 }
 
-/// Pixels that so many letters take.
+/// Width of this number of letters, in pixels.
 pub(super) fn width_of(letters: usize, font: &MonoFont<'_>) -> u32 {
     u32::try_from(letters).unwrap_or(u32::MAX).saturating_mul(font.character_size.width)
 }
 
-/// Writes one line from its upper left corner; what passes `width` is cut off, with two dots in its place.
+/// Writes one line of text, starting at its upper left corner. Text beyond `width` is replaced by two dots.
 pub(super) fn write(
     image: &mut RgbImage,
     text: &str,
@@ -62,7 +62,7 @@ pub(super) fn write(
     let Ok(_) = text.draw(&mut Canvas(image));
 }
 
-/// On one line, and at most so many letters.
+/// Shortens text to one line of at most `most` characters.
 pub(super) fn shortened(text: &str, most: usize) -> String {
     let plain = |c: char| if c.is_control() { '?' } else { c };
     match text.chars().count() {

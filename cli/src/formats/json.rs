@@ -1,4 +1,4 @@
-//! JSON: a part's values as lists in lists, as `ndarray.tolist()` has them; and a meta map.
+//! Writes part values and meta maps as JSON. Values are nested lists, as from `ndarray.tolist()`.
 
 use ringreel::read::ReadPart;
 use ringreel::value_stats::{Number, decoder};
@@ -6,19 +6,19 @@ use ringreel_format::{DType, Meta, Value};
 use serde_json::json;
 use std::io::{self, Write};
 
-/// Writes `{"dtype": ..., "shape": [...], "values": [...]}`. A complex number is a list of two; NaN and the infinities are
-/// texts; bytes, and elements that are no numbers, are hexadecimal text (one text for bytes, one for each such element).
-/// The values of a part that only a later version can read are null.
+/// Writes `{"dtype": ..., "shape": [...], "values": [...]}`. A complex number is a list of two numbers; NaN and the
+/// infinities are strings. A bytes part is one hexadecimal string; other elements that are not numbers are one
+/// hexadecimal string each. The values of a part that only a later version can read are null.
 ///
 /// # Errors
-/// What `out` says.
+/// An error of `out`.
 pub fn write(part: &ReadPart, out: &mut (impl Write + ?Sized)) -> io::Result<()> {
     let dtype = serde_json::Value::from(part.dtype.to_string());
     let shape = serde_json::Value::from(part.shape.clone());
     write!(out, "{{\"dtype\": {dtype}, \"shape\": {shape}, \"values\": ")?;
     match part.data() {
         Ok(data) if part.dtype == DType::Bytes => hex(data, out)?,
-        // Nothing, or elements of no bytes, of which there may be any number.
+        // No elements, or any number of zero-size elements.
         Ok(data) if data.is_empty() => out.write_all(b"[]")?,
         Ok(data) => values(part, &part.shape, &mut &data[..], out)?,
         Err(_) => out.write_all(b"null")?,
@@ -26,7 +26,7 @@ pub fn write(part: &ReadPart, out: &mut (impl Write + ?Sized)) -> io::Result<()>
     out.write_all(b"}")
 }
 
-/// The elements at the front of `rest` that `shape` holds.
+/// Writes the elements of `shape` from the front of `rest`, and advances `rest`.
 fn values(part: &ReadPart, shape: &[u64], rest: &mut &[u8], out: &mut (impl Write + ?Sized)) -> io::Result<()> {
     let Some((len, inner)) = shape.split_first() else {
         let (element, after) = rest.split_at(part.dtype.itemsize() as usize);
@@ -49,7 +49,7 @@ fn values(part: &ReadPart, shape: &[u64], rest: &mut &[u8], out: &mut (impl Writ
 fn number(number: Number, dtype: &DType, out: &mut (impl Write + ?Sized)) -> io::Result<()> {
     let float = |x: f64, out: &mut dyn Write| match dtype {
         _ if !x.is_finite() => write!(out, "\"{x}\""),
-        // The shortest text that gives the same number of 32 bits again.
+        // The shortest text that parses to the same 32-bit number.
         DType::F32 | DType::F16 | DType::BF16 | DType::C64 => write!(out, "{:?}", x as f32),
         _ => write!(out, "{x:?}"),
     };
@@ -73,7 +73,7 @@ fn hex(bytes: &[u8], out: &mut (impl Write + ?Sized)) -> io::Result<()> {
     out.write_all(b"\"")
 }
 
-/// A meta map as JSON. Bytes become hexadecimal text; what JSON has no number for becomes text.
+/// A meta map as JSON. Bytes become hexadecimal strings; numbers that JSON cannot hold become strings.
 pub fn meta_json(meta: &Meta) -> serde_json::Value {
     meta.iter().map(|(key, value)| (key.to_owned(), value_json(value))).collect::<serde_json::Map<_, _>>().into()
 }

@@ -1,12 +1,12 @@
-//! Parts as files that other programs read. Each writes nothing at all where a part cannot be such a file.
+//! Writers of files that other programs read. None of them writes any output for a part it cannot represent.
 //!
 //! | file | |
 //! |---|---|
-//! | [`npy`] | NumPy's `.npy`: any part |
-//! | `npz` | NumPy's `.npz`: all parts of a sample |
+//! | [`npy`] | NumPy `.npy`: any part |
+//! | `npz` | NumPy `.npz`: all parts of a sample |
 //! | [`nifti`] | NIfTI-1: a volume |
-//! | `png` | an image, or a slice of a volume |
-//! | [`json`] | the values as text |
+//! | `png` | PNG: an image, or a slice of a volume |
+//! | [`json`] | JSON: the values as text |
 
 pub mod json;
 pub mod nifti;
@@ -17,7 +17,7 @@ pub mod png;
 use ringreel::error::Error;
 use std::io;
 
-/// A part that cannot be such a file.
+/// The error for a part that the format cannot represent.
 fn invalid(error: Error) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }

@@ -1,8 +1,9 @@
-//! `.nii`: NIfTI-1, one file, not compressed (`nifti1.h`, nifti.nimh.nih.gov/pub/dist/src/niftilib/nifti1.h).
+//! Writes `.nii` files: NIfTI-1, single file, uncompressed (`nifti1.h`,
+//! nifti.nimh.nih.gov/pub/dist/src/niftilib/nifti1.h).
 //!
-//! A header of 348 bytes, four bytes that say that no extension follows, the voxels from byte 352 on: little endian, the
-//! first axis fastest. So element `[i, j, k]` of the part is voxel (i, j, k) of the image. Nothing is known of the
-//! geometry: voxels have the size 1, and the affine is the identity (`sform_code` 2, as nibabel writes it).
+//! The file is a header of 348 bytes, four bytes that say that no extension follows, and from byte 352 the voxels:
+//! little endian, the first axis fastest. So element `[i, j, k]` of the part is voxel (i, j, k) of the image. The
+//! geometry is unknown: voxels have size 1, and the affine is the identity (`sform_code` 2, as nibabel writes it).
 
 use super::invalid;
 use ringreel::error::Error;
@@ -12,58 +13,58 @@ use ringreel_format::DType;
 use std::io::{self, Write};
 
 const HEADER: usize = 348;
-/// Where the voxels begin (`vox_offset`).
+/// Offset of the voxels (`vox_offset`).
 const VOXELS: usize = 352;
-/// Voxels that are gathered before they are written.
+/// Number of voxels per write.
 const BATCH: usize = 1 << 16;
 
-/// What the elements become: NIfTI's code (`DT_*`), bytes of one, and whether they have to be converted first.
+/// The NIfTI data type of the elements: code (`DT_*`), bytes per voxel, and the conversion needed.
 fn datatype(dtype: &DType) -> Option<(i16, usize, Conversion)> {
-    use Conversion::{AsTheyAre, ToBit, ToFloat};
+    use Conversion::{ToBit, ToFloat, Unchanged};
     Some(match dtype {
-        DType::Bytes | DType::U8 => (2, 1, AsTheyAre),
+        DType::Bytes | DType::U8 => (2, 1, Unchanged),
         DType::Bool => (2, 1, ToBit),
-        DType::I16 => (4, 2, AsTheyAre),
-        DType::I32 => (8, 4, AsTheyAre),
-        DType::F32 => (16, 4, AsTheyAre),
+        DType::I16 => (4, 2, Unchanged),
+        DType::I32 => (8, 4, Unchanged),
+        DType::F32 => (16, 4, Unchanged),
         DType::F16 | DType::BF16 => (16, 4, ToFloat),
-        DType::C64 => (32, 8, AsTheyAre),
-        DType::F64 => (64, 8, AsTheyAre),
-        DType::I8 => (256, 1, AsTheyAre),
-        DType::U16 => (512, 2, AsTheyAre),
-        DType::U32 => (768, 4, AsTheyAre),
-        DType::I64 => (1024, 8, AsTheyAre),
-        DType::U64 => (1280, 8, AsTheyAre),
-        DType::C128 => (1792, 16, AsTheyAre),
+        DType::C64 => (32, 8, Unchanged),
+        DType::F64 => (64, 8, Unchanged),
+        DType::I8 => (256, 1, Unchanged),
+        DType::U16 => (512, 2, Unchanged),
+        DType::U32 => (768, 4, Unchanged),
+        DType::I64 => (1024, 8, Unchanged),
+        DType::U64 => (1280, 8, Unchanged),
+        DType::C128 => (1792, 16, Unchanged),
         _ => return None,
     })
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Conversion {
-    AsTheyAre,
-    /// A bool to 0 or 1.
+    Unchanged,
+    /// Converts a bool to 0 or 1.
     ToBit,
-    /// A float of 16 bits to one of 32, which loses nothing.
+    /// Converts a 16-bit float to 32 bits, without loss.
     ToFloat,
 }
 
-/// Writes a part as a NIfTI-1 image; `about` stands in its header, cut to 79 bytes.
+/// Writes a part as a NIfTI-1 image. The header contains `about`, cut to 79 bytes.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidData`] for a part that no NIfTI-1 image can hold: of no numbers, without axes or with more
-/// than seven, with one that is empty or longer than 32,767. What `out` says.
+/// [`io::ErrorKind::InvalidData`] for a part that NIfTI-1 cannot represent: elements that are not numbers, no axes or
+/// more than seven, an axis that is empty or longer than 32,767. An error of `out`.
 pub fn write(part: &ReadPart, about: &str, out: &mut (impl Write + ?Sized)) -> io::Result<()> {
     let refuse = |why: String| invalid(Error::Sample(format!("part {:?} cannot be a NIfTI-1 image: {why}", part.name)));
     let Some((code, bytes, conversion)) = datatype(&part.dtype) else {
-        return Err(refuse(format!("its elements are of type {}", part.dtype)));
+        return Err(refuse(format!("elements of type {} are not supported", part.dtype)));
     };
     if part.shape.is_empty() || part.shape.len() > 7 {
-        return Err(refuse(format!("it has {} axes, an image has 1 to 7", part.shape.len())));
+        return Err(refuse(format!("it has {} axes, NIfTI-1 allows 1 to 7", part.shape.len())));
     }
     let axes: Vec<i16> = part.shape.iter().filter_map(|axis| i16::try_from(*axis).ok().filter(|n| *n > 0)).collect();
     if axes.len() != part.shape.len() {
-        return Err(refuse(format!("its shape is {:?}, an axis of an image has 1 to 32767", part.shape)));
+        return Err(refuse(format!("its shape is {:?}, NIfTI-1 allows axes of 1 to 32767", part.shape)));
     }
     let data = part.data().map_err(invalid)?;
     out.write_all(&header(&axes, code, bytes, about))?;
@@ -88,8 +89,8 @@ pub fn write(part: &ReadPart, about: &str, out: &mut (impl Write + ?Sized)) -> i
     out.flush()
 }
 
-/// Calls `each` with the place in memory of every element of a row-major array, in the order in which the first index
-/// moves fastest, until it says false.
+/// Calls `each` with the memory position of every element of a row-major array, first index fastest, until it returns
+/// false.
 fn fastest_first(shape: &[u64], mut each: impl FnMut(usize) -> bool) {
     let mut strides = vec![1usize; shape.len()];
     for axis in (1..shape.len()).rev() {
@@ -117,7 +118,7 @@ fn fastest_first(shape: &[u64], mut each: impl FnMut(usize) -> bool) {
     }
 }
 
-/// The header, and the four bytes behind it. Field names and offsets are those of `nifti1.h`.
+/// The header and the four bytes after it. Field names and offsets are those of `nifti1.h`.
 fn header(axes: &[i16], code: i16, bytes: usize, about: &str) -> [u8; VOXELS] {
     let mut out = [0; VOXELS];
     let mut put = |at: usize, field: &[u8]| out[at..at + field.len()].copy_from_slice(field);

@@ -1,12 +1,12 @@
-//! `.npy`: one array, as NumPy keeps it. NEP 1 (`numpy.org/neps/nep-0001-npy-format.html`) and the docstring of
-//! `numpy.lib.format`, which adds versions 2.0 and 3.0:
+//! Writes `.npy` files: one array in NumPy's format, as specified by NEP 1
+//! (`numpy.org/neps/nep-0001-npy-format.html`) and the docstring of `numpy.lib.format`, which adds versions 2.0 and 3.0:
 //!
 //! | offset | size | |
 //! |---|---|---|
 //! | 0 | 6 | `\x93NUMPY` |
-//! | 6 | 2 | major and minor version: 1.0, or 2.0 where the header is long, or 3.0 where it is not Latin-1 |
+//! | 6 | 2 | major and minor version: 1.0; 2.0 for a long header; 3.0 for a header that is not Latin-1 |
 //! | 8 | 2 or 4 | length of the header, little endian; 4 bytes from version 2.0 on |
-//! | | length | the header: a Python literal, spaces, a line end; behind it the elements begin, at a multiple of 64 |
+//! | | length | the header: a Python literal, spaces, a line end; the elements follow, at a multiple of 64 |
 
 use super::invalid;
 use ringreel::error::{Error, Result};
@@ -14,17 +14,16 @@ use ringreel::read::ReadPart;
 use ringreel_format::DType;
 use std::io::{self, Write};
 
-/// The file begins with this.
+/// The first bytes of the file.
 const SIGNATURE: &[u8] = b"\x93NUMPY";
-/// Where the elements begin: at a multiple of this.
+/// The offset of the elements is a multiple of this.
 const ALIGNMENT: usize = 64;
 
-/// What NumPy calls elements of this type, as the literal that stands in a header. bfloat16 is `<V2`, two bytes of
-/// which NumPy knows no more, as `numpy.save` writes an array of `ml_dtypes.bfloat16`: `.view(ml_dtypes.bfloat16)`
-/// makes numbers of them.
+/// NumPy's name of the element type, as the literal in a header. bfloat16 is `<V2`, two opaque bytes, as `numpy.save`
+/// writes an array of `ml_dtypes.bfloat16`; `.view(ml_dtypes.bfloat16)` converts them back to numbers.
 ///
 /// # Errors
-/// A type of a later version of the format; a description that is no type of NumPy's.
+/// The type belongs to a later version of the format, or its description is not a NumPy type.
 pub fn descr(dtype: &DType) -> Result<String> {
     let plain = match dtype {
         DType::Bytes | DType::U8 => "|u1",
@@ -44,20 +43,20 @@ pub fn descr(dtype: &DType) -> Result<String> {
         DType::C128 => "<c16",
         DType::Numpy { descr, .. } if is_list(descr) => return Ok(descr.clone()),
         DType::Numpy { descr, .. } if is_word(descr) => descr,
-        other => return Err(Error::Sample(format!("elements of type {other} have no name in NumPy"))),
+        other => return Err(Error::Sample(format!("NumPy has no type for elements of type {other}"))),
     };
     Ok(format!("'{plain}'"))
 }
 
-/// Whether this may stand in quotes: `<M8[ns]`, `|S16`.
+/// Whether `text` can be quoted in a header: `<M8[ns]`, `|S16`.
 fn is_word(text: &str) -> bool {
     !text.is_empty()
         && !text.starts_with('[')
         && text.bytes().all(|byte| byte.is_ascii_graphic() && !b"'\"\\".contains(&byte))
 }
 
-/// Whether this is one list and nothing behind it, so that it cannot say anything else in a header: brackets that close,
-/// texts in quotes, all on one line. (NumPy reads it as a literal; nothing in it is ever run.)
+/// Whether `text` is exactly one list, so that it cannot add anything else to a header: balanced brackets, quoted
+/// strings, all on one line. (NumPy parses it as a literal and never executes it.)
 fn is_list(text: &str) -> bool {
     let (mut open, mut quote, mut escaped) = (Vec::new(), None, false);
     let last = text.chars().count().saturating_sub(1);
@@ -83,7 +82,7 @@ fn is_list(text: &str) -> bool {
     text.starts_with('[') && text.ends_with(']') && open.is_empty() && quote.is_none()
 }
 
-/// All that stands before the elements of an array of this type and `shape`.
+/// All bytes before the elements of an array of this type and `shape`.
 ///
 /// # Errors
 /// As [`descr`].
@@ -93,7 +92,7 @@ pub fn header(dtype: &DType, shape: &[u64]) -> Result<Vec<u8>> {
         axes => format!("({})", axes.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")),
     };
     let text = format!("{{'descr': {}, 'fortran_order': False, 'shape': {axes}, }}", descr(dtype)?);
-    // One byte a character where that is possible, as NumPy does it, else UTF-8.
+    // Latin-1 if possible, as NumPy does, otherwise UTF-8.
     let latin1: Option<Vec<u8>> = text.chars().map(|c| u8::try_from(c).ok()).collect();
     let (is_latin1, text) = (latin1.is_some(), latin1.unwrap_or(text.into_bytes()));
     let padded = |before: usize| (before + text.len() + 1).next_multiple_of(ALIGNMENT) - before;
@@ -104,7 +103,7 @@ pub fn header(dtype: &DType, shape: &[u64]) -> Result<Vec<u8>> {
             out.extend_from_slice(&len.to_le_bytes());
         }
         _ => {
-            // What names and shapes may be keeps it far below 2^32.
+            // The limits on names and shapes keep it far below 2^32.
             out.extend_from_slice(&[if is_latin1 { 2 } else { 3 }, 0]);
             out.extend_from_slice(&(padded(12) as u32).to_le_bytes());
         }
@@ -119,8 +118,8 @@ pub fn header(dtype: &DType, shape: &[u64]) -> Result<Vec<u8>> {
 /// Writes a part as a `.npy` file.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidData`] for elements that NumPy has no name for (see [`descr`]) or that only a later version
-/// can read; what `out` says.
+/// [`io::ErrorKind::InvalidData`] for elements that NumPy has no type for (see [`descr`]) or that only a later version
+/// can read. An error of `out`.
 pub fn write(part: &ReadPart, out: &mut (impl Write + ?Sized)) -> io::Result<()> {
     let (header, data) = (header(&part.dtype, &part.shape).map_err(invalid)?, part.data().map_err(invalid)?);
     out.write_all(&header)?;
@@ -162,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_description_says_nothing_but_a_type() {
+    fn a_description_can_only_be_a_type() {
         let named = |text: &str| descr(&DType::Numpy { descr: text.to_owned(), itemsize: 1 });
         for good in ["<M8[ns]", "|S16", "[('x', '<f4'), ('y', '|u1', (3,))]", "[('it\\'s ]', '<f4')]", "[]"] {
             assert!(named(good).is_ok(), "{good}");

@@ -1,4 +1,4 @@
-//! `.npz`: a ZIP file of one `.npy` file for each array, not compressed, as `numpy.savez` writes it.
+//! Writes `.npz` files: an uncompressed ZIP file with one `.npy` file per array, as `numpy.savez` writes it.
 
 use super::npy;
 use ringreel::read::ReadPart;
@@ -6,18 +6,19 @@ use std::io::{self, Write};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
-/// From this size on a file in the ZIP needs fields of 64 bits.
+/// Files of at least this size need 64-bit fields in the ZIP.
 const LARGE: u64 = u32::MAX as u64 - (1 << 20);
 
-/// Writes all parts of a sample as a `.npz` file. Each is found by its name.
+/// Writes all parts of a sample as a `.npz` file, under their names.
 ///
 /// # Errors
-/// As [`npy::write`]; a name that no file in a ZIP can have; what `out` says. Nothing is written where a part cannot be.
+/// As [`npy::write`]; a part name that a ZIP file cannot contain; an error of `out`. No output is written if a part
+/// cannot be represented.
 pub fn write(parts: &[ReadPart], out: &mut (impl Write + ?Sized)) -> io::Result<()> {
     for part in parts {
         npy::header(&part.dtype, &part.shape).and_then(|_| part.data()).map_err(super::invalid)?;
         if part.name.contains('\0') || part.name.len() > 60_000 {
-            let what = format!("no file in a ZIP can have the name of part {:?}", part.name);
+            let what = format!("the name of part {:?} is not allowed in a ZIP file", part.name);
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }
     }

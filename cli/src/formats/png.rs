@@ -1,4 +1,4 @@
-//! `.png`: an image, or a slice of a volume, for a person to look at.
+//! Writes `.png` files: an image, or a slice of a volume, to look at.
 
 use super::invalid;
 use image::codecs::png::PngEncoder;
@@ -9,19 +9,19 @@ use ringreel::value_stats::{Range, decoder};
 use ringreel_format::DType;
 use std::io::{self, Write};
 
-/// What a PNG file begins with.
+/// The first bytes of a PNG file.
 const SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
 
-/// Which slice of a volume is shown.
+/// The slice of a volume to show.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Slice {
-    /// The axis that is cut, from 0; 0 when nothing is said.
+    /// The axis to cut, from 0. The default is 0.
     pub axis: Option<usize>,
-    /// The place on it; the middle when nothing is said.
+    /// The position on this axis. The default is the middle.
     pub place: Option<u64>,
 }
 
-/// A picture in memory: row after row.
+/// A picture in memory, row by row.
 struct Picture {
     width: u32,
     height: u32,
@@ -29,13 +29,14 @@ struct Picture {
     bytes: Vec<u8>,
 }
 
-/// Writes a part as a PNG: of two axes (grey), of three with 3 or 4 as the last one (RGB, RGBA), or a slice of one of
-/// three axes. Axes of length 1 do not count where there are more than three. Elements u8 and u16 are kept as they are,
-/// all others are scaled: the smallest to 0, the largest to 255; what is NaN or infinite becomes 0. A part that holds the
-/// bytes of a PNG file is written as it is. Returns what was done to the values, in words, where something was.
+/// Writes a part as a PNG: two axes give a grey image, three axes with a last one of 3 or 4 give RGB or RGBA, and other
+/// parts with three axes give a slice. If there are more than three axes, those of length 1 are ignored. Elements of
+/// type u8 and u16 are unchanged. All others are scaled so that the smallest becomes 0 and the largest 255; NaN and
+/// infinity become 0. A part that contains a PNG file is copied. Returns notes for the user: the slice chosen by default,
+/// and how the values were scaled.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidData`] for a part that is no picture. What `out` says.
+/// [`io::ErrorKind::InvalidData`] for a part that cannot be a picture. An error of `out`.
 pub fn write(part: &ReadPart, slice: Slice, out: &mut (impl Write + ?Sized)) -> io::Result<Vec<String>> {
     let data = part.data().map_err(invalid)?;
     if part.shape.len() == 1 && data.starts_with(SIGNATURE) {
@@ -61,7 +62,7 @@ pub fn write(part: &ReadPart, slice: Slice, out: &mut (impl Write + ?Sized)) -> 
 }
 
 fn picture(part: &ReadPart, data: &[u8], slice: Slice, notes: &mut Vec<String>) -> Result<Picture, String> {
-    let decode = decoder(&part.dtype).ok_or("its elements are no numbers")?;
+    let decode = decoder(&part.dtype).ok_or("its elements are not numbers")?;
     let mut shape: Vec<usize> = part.shape.iter().map(|axis| *axis as usize).collect();
     if shape.contains(&0) {
         return Err("it is empty".to_owned());
@@ -72,26 +73,26 @@ fn picture(part: &ReadPart, data: &[u8], slice: Slice, notes: &mut Vec<String>) 
         shape.remove(one);
     }
     let colors = |last: usize| matches!(last, 3 | 4) && slice.axis.is_none() && slice.place.is_none();
-    // The places in memory of the picture's elements: a first one, and steps down, to the right, and between colours.
+    // Memory layout of the picture: first element, height and row step, width and column step, colours per pixel.
     let (first, (height, down), (width, right), channels) = match shape[..] {
         [height, width] if slice.axis.is_none() && slice.place.is_none() => (0, (height, width), (width, 1), 1),
-        [_, _] => return Err("it has two axes: there is no slice to choose".to_owned()),
+        [_, _] => return Err("--axis and --slice need three axes, it has two".to_owned()),
         [height, width, last] if colors(last) => (0, (height, width * last), (width, last), last),
         [a, b, c] => {
             let axes = [(a, b * c), (b, c), (c, 1)];
             let axis = slice.axis.unwrap_or(0);
-            let (len, step) = *axes.get(axis).ok_or(format!("there is no axis {axis}: there are 0, 1 and 2"))?;
+            let (len, step) = *axes.get(axis).ok_or(format!("no axis {axis}: the axes are 0, 1 and 2"))?;
             let place = slice.place.unwrap_or(len as u64 / 2);
             if place >= len as u64 {
-                return Err(format!("there is no slice {place} on axis {axis}: there are {len}, counted from 0"));
+                return Err(format!("no slice {place} on axis {axis}: the slices are 0 to {}", len - 1));
             }
             if slice.place.is_none() {
-                notes.push(format!("slice {place} of {len} on axis {axis} (--axis and --slice choose another)"));
+                notes.push(format!("slice {place} of {len} on axis {axis} (choose another with --axis and --slice)"));
             }
             let others: Vec<_> = (0..3).filter(|n| *n != axis).map(|n| axes[n]).collect();
             (place as usize * step, others[0], others[1], 1)
         }
-        _ => return Err("a picture has two axes, a volume three".to_owned()),
+        _ => return Err("a picture needs two axes, a volume three".to_owned()),
     };
     let size = |n: usize| u32::try_from(n).ok().filter(|n| *n < 1 << 31).ok_or(format!("{n} pixels are too many"));
     let picture =
@@ -120,7 +121,7 @@ fn color(dtype: &DType, channels: usize) -> ExtendedColorType {
     }
 }
 
-/// The smallest to 0, the largest to 255. Where all are the same, all are 0.
+/// Scales the smallest value to 0 and the largest to 255. If all values are equal, all become 0.
 fn scaled(values: &[f64], notes: &mut Vec<String>) -> Vec<u8> {
     let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
     let range = Range::of(&DType::F64, &bytes).unwrap_or_default();
@@ -129,7 +130,7 @@ fn scaled(values: &[f64], notes: &mut Vec<String>) -> Vec<u8> {
     if range.nan + range.infinite > 0 {
         notes.push(format!("{} elements are NaN or infinite: black", range.nan + range.infinite));
     }
-    // Halves, so that the difference of two finite numbers is finite.
+    // Halves, because the difference of two finite numbers can overflow.
     let span = max / 2.0 - min / 2.0;
     let gray = |x: &f64| match x.is_finite() && span > 0.0 {
         true => ((x / 2.0 - min / 2.0) / span * 255.0).round() as u8,

@@ -236,7 +236,7 @@ fn issue_words(issue: &Issue, path: &Path) -> (String, String) {
         Issue::NoManifest => ("the ring has no manifest: readers see no samples".to_owned(), verify()),
         Issue::Denied { why } => (format!("a generation could not be examined: {why}"), verify()),
         Issue::Gap { generation: n } => (
-            format!("generation {n} is missing, but an older one exists: it was reclaimed, or lost if KEEP covers it"),
+            format!("generation {n} is missing, but an older one exists: reclaimed, or lost if KEEP covers it"),
             format!("{} --keep N, with N as in KEEP", verify()),
         ),
         Issue::NewestMissing { generation: n, samples } => (

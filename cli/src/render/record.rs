@@ -59,7 +59,7 @@ fn what_is(what: &What) -> String {
 pub fn damage(why: &Damage) -> String {
     match why {
         Damage::Refused(error) => error.to_string(),
-        Damage::NoFooter => "the file ends without a footer: it is unfinished or truncated".to_owned(),
+        Damage::NoFooter => "no footer at the end of the file: unfinished or truncated".to_owned(),
         Damage::NoPiece { ordinal, part, len } => {
             format!(
                 "part {part} of sample {ordinal}: the head announces a record of {len} bytes here, but it is missing"

@@ -186,7 +186,7 @@ fn run(
             Some(Ok(sample)) => sink.take(n, Some(sample)),
             Some(Err(error)) => {
                 let error = of_one_sample(fs, subject, samples, error)?;
-                tracing::warn!("sample {n} is skipped: {error}");
+                tracing::warn!("sample {n} skipped: {error}");
                 sink.take(n, None)
             }
         }

@@ -124,7 +124,9 @@ fn find(root: &Path, options: &Options, lists: &mut Lists) -> Result<Vec<Image>>
                 continue;
             }
             let Some(path) = path.to_str().filter(|path| !path.contains(['\t', '\n', '\r'])) else {
-                lists.notes.push(format!("{path:?} cannot be listed: it is not UTF-8, or has a TAB or a line end"));
+                lists
+                    .notes
+                    .push(format!("{path:?} cannot be listed: its name is not UTF-8, or contains a tab or a line end"));
                 continue;
             };
             let label = *label.get_or_insert_with(|| {

@@ -159,7 +159,7 @@ fn race((race, runners): &(Race, Runners)) -> String {
     if *several > 0 {
         format!("{several} of {rounds} names had two winners ({by})")
     } else if *nobody > 0 {
-        format!("{rounds} names, at most one winner each; {nobody} had no winner ({by})")
+        format!("{rounds} names, never two winners; {nobody} without a winner ({by})")
     } else {
         format!("{rounds} names, {by}: one winner each")
     }
@@ -221,7 +221,7 @@ fn of_space(fact: &Fact) -> Option<String> {
             let note = match note {
                 RightsNote::Nothing => "",
                 RightsNote::Sticky => ": with its sticky bit, only owners can rename and remove entries",
-                RightsNote::GroupCannotWrite => ": it is for a group, but the group cannot write in new directories",
+                RightsNote::GroupCannotWrite => ": intended for a group, but the group cannot write in new directories",
                 RightsNote::ProtectedHardlinks => "; fs.protected_hardlinks is 1",
             };
             format!("new directories have mode {made:o}, the ring's directory has {place:o}{note}")
