@@ -135,11 +135,7 @@ fn tell(options: &Options, summary: &Summary, seconds: f64) -> anyhow::Result<()
             "seconds": seconds,
         }}))?);
     }
-    let rate = *finished as f64 / seconds.max(1e-9);
-    let size = human_bytes(*bytes);
-    Ok(line(&format!(
-        "{finished} samples finished ({size}) in {seconds:.1} s, {rate:.1} samples/s; {delivered} readable, {waiting} waiting for their generation to fill"
-    ))?)
+    Ok(line(&crate::render::totals::generated(summary, seconds))?)
 }
 
 /// Rejects samples that do not fit into memory, before anything is allocated.

@@ -2,7 +2,7 @@
 
 use super::Common;
 use super::output::{json_line, line};
-use crate::render::repair as render;
+use crate::render;
 use clap::{Args, Subcommand, ValueEnum};
 use ringreel::Config;
 use ringreel::coordination::{Backend, Claim, IfUnreachable};
@@ -90,22 +90,16 @@ fn show(common: &Common) -> anyhow::Result<i32> {
         }))?;
         return Ok(0);
     }
-    line(&format!("place      {}", index.place()))?;
-    line(&match status {
-        Some(status) => {
-            format!("status     generation {}, {} samples in total", status.generation, status.total_samples)
-        }
-        None => "status     no swap yet".to_owned(),
-    })?;
-    line(&format!("counter    {handed_out} indices handed out in generation {filling}"))?;
-    line(&match lease {
-        Some(lease) if lease.released => format!("manager    none; {} released the lease", lease.holder),
-        Some(lease) => format!("manager    {} (token {})", lease.holder, lease.token),
-        None => "manager    none; the lease was never taken".to_owned(),
-    })?;
-    line(&format!("members    {}", members.len()))?;
-    for (name, beat) in members {
-        line(&format!("  {name}: heartbeat {beat}"))?;
+    let contents = render::index::Contents {
+        place: &index.place(),
+        status: status.as_ref(),
+        filling,
+        handed_out,
+        manager: lease.as_ref(),
+        members: &members,
+    };
+    for text in render::index::contents(&contents) {
+        line(&text)?;
     }
     Ok(0)
 }
@@ -119,9 +113,7 @@ fn move_to(options: &Move) -> anyhow::Result<i32> {
         Err(error) if options.to == Kind::Files => {
             return Err(ringreel::Error::Config {
                 origin: path.display().to_string(),
-                message: format!(
-                    "the index to move cannot be opened ({error}); to rebuild the index in files, run `ringreel repair`"
-                ),
+                message: render::index::cannot_move(&error),
             }
             .into());
         }
@@ -134,14 +126,12 @@ fn move_to(options: &Move) -> anyhow::Result<i32> {
     let using = ring.coordination.members().map_or(0, |members| members.len());
     let told = repair::coordination::move_coordination(&ring, &*index)?;
     if options.common.json {
-        let told: Vec<_> = told.iter().map(render::coordination).collect();
+        let told: Vec<_> = told.iter().map(render::repair::coordination).collect();
         json_line(&json!({ "from": ring.coordination.place(), "to": index.place(), "told": told, "using": using }))?;
         return Ok(0);
     }
-    line(&format!("moved the index from {} to {}", ring.coordination.place(), index.place()))?;
-    line(&format!("set `INDEX: {}` in {}, and restart all processes of the ring", options.to.name(), path.display()))?;
-    if using > 0 {
-        line(&format!("{using} processes still use the old index: no sample is lost, but two managers may be active"))?;
+    for text in render::index::moved(&ring.coordination.place(), &index.place(), options.to.name(), path, using) {
+        line(&text)?;
     }
     Ok(0)
 }

@@ -10,7 +10,6 @@ use clap::{Args, ValueEnum};
 use ringreel::Config;
 use ringreel::config::check_names;
 use ringreel::error::Error;
-use ringreel::humanize::human_bytes;
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -397,8 +396,6 @@ fn tell(options: &Options, done: &Done, seconds: f64) -> anyhow::Result<()> {
     for path in files.iter().filter(|path| path.extension().is_none_or(|end| end != "idx")) {
         line(&plain_path(path))?;
     }
-    let skipped = if *skipped > 0 { format!(", {skipped} SKIPPED") } else { String::new() };
-    let kept = if *kept > 0 { format!(", {kept} packed before") } else { String::new() };
     let what = if options.others.config.is_some() { "samples" } else { "records" };
-    Ok(line(&format!("{samples} {what} ({}) in {seconds:.1} s{kept}{skipped}", human_bytes(*bytes)))?)
+    Ok(line(&crate::render::totals::packed(done, what, seconds))?)
 }

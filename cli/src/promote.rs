@@ -2,6 +2,7 @@
 
 use super::Common;
 use super::output::{json_line, line};
+use crate::render::promote as render;
 use clap::Args;
 use ringreel::coordination::Claim;
 use ringreel::fs::Posix;
@@ -37,15 +38,10 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
         if options.common.json {
             json_line(&json!({ "promoted": { "generation": generation, "samples": samples } }))?;
         } else {
-            line(&format!("generation {generation} is readable: {samples} samples"))?;
+            line(&render::promoted(summary))?;
         }
     }
-    let why = match (&done.held, done.promotions.is_empty()) {
-        (Some(held), _) => format!("not promoted: the filling generation waits for {held}"),
-        (None, true) if done.by_another => "another process has just promoted it".to_owned(),
-        (None, true) => "nothing to promote: the filling generation has no samples".to_owned(),
-        (None, false) => return Ok(0),
-    };
+    let Some(why) = render::why_not(&done) else { return Ok(0) };
     if options.common.json {
         json_line(&json!({ "promoted": null, "why": why }))?;
     } else {

@@ -4,10 +4,10 @@ use super::Common;
 use super::output::{json_line, line, progress, tell};
 use super::signals::Stop;
 use crate::formats::json::meta_json;
+use crate::render::totals;
 use clap::Args;
 use indicatif::ProgressBar;
 use ringreel::error::Error;
-use ringreel::humanize::human_bytes;
 use ringreel::manifest::Manifest;
 use ringreel::read::shard::Share;
 use ringreel::read::shuffle::Order;
@@ -301,16 +301,9 @@ impl Tally<'_> {
     }
 
     fn tell(&self, seconds: f64) -> anyhow::Result<()> {
-        let (samples, damaged, size) = (self.samples, self.damaged, human_bytes(self.bytes));
-        let rate = samples as f64 / seconds.max(1e-9);
-        let mut text =
-            format!("{samples} samples read ({size}) in {seconds:.1} s, {rate:.1} samples/s; {damaged} damaged");
-        if self.gone > 0 {
-            text += &format!(", {} gone with their reclaimed generations", self.gone);
-        }
-        if !self.missing.is_empty() {
-            text += &format!("; missing generations: {:?}", self.missing);
-        }
+        let Tally { samples, bytes, damaged, gone, missing, .. } = self;
+        let counts = totals::Read { samples: *samples, bytes: *bytes, damaged: *damaged, gone: *gone, missing };
+        let text = totals::read(&counts, seconds);
         if self.options.common.json {
             tracing::info!("{text}");
             return Ok(());

@@ -2,9 +2,12 @@
 
 pub mod doctor;
 pub(crate) mod gc;
+pub(crate) mod index;
 pub(crate) mod inspect;
+pub(crate) mod promote;
 pub(crate) mod record;
 pub(crate) mod repair;
 pub(crate) mod samples;
 pub(crate) mod status;
+pub(crate) mod totals;
 pub(crate) mod verify;

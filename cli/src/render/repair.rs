@@ -1,9 +1,10 @@
 //! Output of `ringreel repair`.
 
 use crate::output::plain_path;
-use ringreel::humanize::counted;
+use ringreel::humanize::{counted, human_bytes};
 use ringreel::ring::Ring;
 use ringreel::ring::validation_split::DamagedSample;
+use ringreel_ops::inspect::salvage::Saved;
 use ringreel_ops::repair::facts::{Blocker, Cause, Rebuilding, Remedy};
 use ringreel_ops::repair::liveness_survey::Survey;
 use ringreel_ops::repair::{Repair, RepairAction, State};
@@ -53,6 +54,18 @@ pub fn result(ring: &Ring, open: usize, applied: bool, mended: bool, can_mend: b
         _ if applied => format!("{problems} could not be repaired"),
         _ if !can_mend => format!("{problems} cannot be repaired"),
         _ => format!("{problems} found: to repair, run again with --apply"),
+    }
+}
+
+/// Describes the salvage of one damaged segment.
+pub fn salvaged(one: &Saved) -> String {
+    let Saved { path, to, samples, of, bytes } = one;
+    let path = plain_path(path);
+    match to {
+        Some(to) => {
+            format!("salvaged {path}: {samples} of {of} samples, in {} ({})", plain_path(to), human_bytes(*bytes))
+        }
+        None => format!("not salvaged {path}: none of its {of} samples is intact"),
     }
 }
 

@@ -1,0 +1,45 @@
+//! The last lines of `ringreel generate`, `read` and `pack`.
+
+use ringreel::humanize::human_bytes;
+use ringreel::write::generator::Summary;
+
+/// Describes what `ringreel generate` wrote.
+pub fn generated(summary: &Summary, seconds: f64) -> String {
+    let Summary { finished, delivered, waiting, bytes, .. } = summary;
+    let (rate, size) = (*finished as f64 / seconds.max(1e-9), human_bytes(*bytes));
+    format!(
+        "{finished} samples finished ({size}) in {seconds:.1} s, {rate:.1} samples/s; {delivered} readable, {waiting} \
+         waiting for their generation to fill"
+    )
+}
+
+/// The counts of `ringreel read`.
+pub struct Read<'a> {
+    pub samples: u64,
+    pub bytes: u64,
+    pub damaged: u64,
+    /// Number of samples of reclaimed generations.
+    pub gone: u64,
+    pub missing: &'a [u64],
+}
+
+/// Describes what `ringreel read` read.
+pub fn read(read: &Read<'_>, seconds: f64) -> String {
+    let Read { samples, bytes, damaged, gone, missing } = read;
+    let (rate, size) = (*samples as f64 / seconds.max(1e-9), human_bytes(*bytes));
+    let mut text = format!("{samples} samples read ({size}) in {seconds:.1} s, {rate:.1} samples/s; {damaged} damaged");
+    if *gone > 0 {
+        text += &format!(", {gone} gone with their reclaimed generations");
+    }
+    if !missing.is_empty() {
+        text += &format!("; missing generations: {missing:?}");
+    }
+    text
+}
+
+/// Describes what `ringreel pack` wrote; `what` is `samples` or `records`.
+pub fn packed(done: &crate::convert::pack::Done, what: &str, seconds: f64) -> String {
+    let skipped = if done.skipped > 0 { format!(", {} SKIPPED", done.skipped) } else { String::new() };
+    let kept = if done.kept > 0 { format!(", {} packed before", done.kept) } else { String::new() };
+    format!("{} {what} ({}) in {seconds:.1} s{kept}{skipped}", done.samples, human_bytes(done.bytes))
+}
