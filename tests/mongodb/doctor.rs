@@ -50,8 +50,7 @@ fn doctor_passes_good_servers_and_leaves_no_documents() {
     let all = ["MongoDB", "round trip", "atomic counter", "write concern", "clock of the server"].map(ok);
     assert_eq!(verdicts(&checks), all, "{checks:#?}");
     assert!(
-        measured(&checks[0]).contains("nobody's yet")
-            && measured(&checks[2]).contains("128 distinct numbers of 128")
+        measured(&checks[0]).contains("nobody's yet") && measured(&checks[2]).contains("128 distinct numbers of 128")
     );
     assert_eq!(contents(&config), none, "an empty database stays empty");
 
