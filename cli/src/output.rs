@@ -93,7 +93,7 @@ pub fn line(text: &str) -> io::Result<()> {
     writeln!(io::stdout().lock(), "{}", escape(text))
 }
 
-/// Returns whether the reader of stdout closed the pipe, which is no failure of the command.
+/// Returns whether the reader of stdout closed the pipe. The command does not report this as a failure.
 pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let broken = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
     error.chain().any(|cause| cause.downcast_ref::<io::Error>().is_some_and(broken))

@@ -226,7 +226,7 @@ fn pack_images(options: &Options) -> anyhow::Result<i32> {
     let color = match color {
         0 => image::Color::Gray,
         1 => image::Color::Rgb,
-        _ => image::Color::AsTheyAre,
+        _ => image::Color::Unchanged,
     };
     let wished = im2rec::Options {
         image: image::Options {

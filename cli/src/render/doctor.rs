@@ -1,4 +1,4 @@
-//! What `ringreel doctor` says: what was measured, why it matters, what to do.
+//! Output of `ringreel doctor`: measurements, the reasons why they matter, and advice.
 
 mod advice;
 mod measured;

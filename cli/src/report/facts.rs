@@ -26,7 +26,7 @@ pub struct Facts {
     pub swaps: Vec<Swap>,
     /// STALE_AFTER: the age from which the newest generation is stale.
     pub stale_after: Duration,
-    /// Samples as a PNG file, or why there is none.
+    /// Samples as a PNG file, or the reason why they cannot be drawn.
     pub pictures: std::result::Result<Vec<u8>, String>,
     /// Notes on the pictures.
     pub notes: Vec<String>,
@@ -38,7 +38,7 @@ impl Facts {
     /// Collects the facts of `ring`, with at most `swaps` swaps, and draws `samples` samples of its newest generation.
     ///
     /// # Errors
-    /// The filesystem's errors. Damage is no error, but part of the report.
+    /// The filesystem's errors. Damage is not an error: the report shows it.
     pub fn of(ring: &Ring, swaps: usize, samples: usize, stale_after: Duration) -> Result<Facts> {
         let mut history = History::of_last(swaps.clamp(1, MOST_SWAPS));
         history.update(ring)?;

@@ -118,7 +118,7 @@ struct Sample {
 }
 
 /// Exports the samples of `subject`; of a ring, those of `generation`, or of the newest one that has any. Damaged samples
-/// are no error: they are skipped, counted and logged.
+/// are not an error: they are skipped, counted and logged.
 ///
 /// # Errors
 /// A ring without samples; a reclaimed generation; existing files; the filesystem's errors.

@@ -29,7 +29,7 @@ pub struct Options {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Color {
     /// All channels, including alpha (-1).
-    AsTheyAre,
+    Unchanged,
     /// One gray channel (0).
     Gray,
     /// Three channels, without alpha (1).
@@ -83,7 +83,7 @@ fn new_size(pixels: &Pixels, shorter: usize) -> Result<(usize, usize), String> {
     size.ok_or_else(|| format!("{} x {} pixels would become too large", pixels.width, pixels.height))
 }
 
-/// Decodes a JPEG or PNG file, and applies its EXIF orientation except for [`Color::AsTheyAre`].
+/// Decodes a JPEG or PNG file, and applies its EXIF orientation except for [`Color::Unchanged`].
 fn decode(file: &[u8], color: Color) -> Result<Pixels, String> {
     let words = |error: image::ImageError| error.to_string();
     let reader = ImageReader::new(Cursor::new(file)).with_guessed_format().map_err(|error| error.to_string())?;
@@ -94,7 +94,7 @@ fn decode(file: &[u8], color: Color) -> Result<Pixels, String> {
     }
     let orientation = decoder.orientation().map_err(words)?;
     let mut image = DynamicImage::from_decoder(decoder).map_err(words)?;
-    if color != Color::AsTheyAre {
+    if color != Color::Unchanged {
         image.apply_orientation(orientation);
     }
     let (width, height) = (image.width() as usize, image.height() as usize);
@@ -103,7 +103,7 @@ fn decode(file: &[u8], color: Color) -> Result<Pixels, String> {
         DynamicImage::ImageLumaA8(image) => (2, image.into_raw()),
         DynamicImage::ImageRgb8(image) => (3, image.into_raw()),
         DynamicImage::ImageRgba8(image) => (4, image.into_raw()),
-        _ if color == Color::AsTheyAre => {
+        _ if color == Color::Unchanged => {
             return Err("it has 16 bits per channel: use --color 1 or 0, or --pass-through".to_owned());
         }
         DynamicImage::ImageLuma16(image) => (1, upper(image.into_raw())),
@@ -120,9 +120,9 @@ fn decode(file: &[u8], color: Color) -> Result<Pixels, String> {
         _ => [0; 4],
     };
     let channels = match (color, found) {
-        (Color::Gray, _) | (Color::AsTheyAre, 1) => 1,
-        (Color::Rgb, _) | (Color::AsTheyAre, 3) => 3,
-        (Color::AsTheyAre, _) => 4,
+        (Color::Gray, _) | (Color::Unchanged, 1) => 1,
+        (Color::Rgb, _) | (Color::Unchanged, 3) => 3,
+        (Color::Unchanged, _) => 4,
     };
     if channels != found {
         let pixels = data.chunks_exact(found).map(pixel);

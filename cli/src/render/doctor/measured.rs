@@ -366,7 +366,7 @@ fn at_most(delays: &Spread, look: Duration, lease: LeaseNote) -> String {
     }
 }
 
-/// Lists what was seen, and how often.
+/// Lists the observations with their counts.
 fn tally(seen: &BTreeMap<String, usize>) -> String {
     let words: Vec<String> = seen.iter().map(|(what, n)| format!("{what} {n}")).collect();
     words.join(", ")
