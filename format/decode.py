@@ -557,7 +557,7 @@ def check(data):
 
 
 def by_position(data):
-    """Reads a segment by trailer and table. Gives its outcome; what is wrong with one sample stands in its place."""
+    """Reads a segment by trailer and table. Returns its outcome; the error of a damaged sample is in the place of its outcome."""
     record = read_record(data, read_trailer(data), len(data) - 32)
     if record.end != len(data) - 32:
         raise FormatError("Malformed", record.at, "the footer does not end at the trailer")
@@ -790,7 +790,7 @@ def dtype_outcome(dtype):
 
 
 def part_outcome(data, part, end, by_itself=False):
-    """The outcome of a part. What is not known stands in it; other errors are raised, or `by_itself` stand in it too."""
+    """The outcome of a part. It holds what is unknown; other errors are raised, or are in it too with `by_itself`."""
     outcome = {"name": part.name, "dtype": dtype_outcome(part.dtype), "shape": part.shape}
     outcome |= {"codec": {0: "plain", 1: "zstd"}.get(part.codec, part.codec), "large": part.inline is None}
     outcome |= {"stored_len": part.stored_len, "splits": [piece.splits for piece in part.pieces]}

@@ -273,7 +273,7 @@ def _fse_table(counts, accuracy):
 
 
 def _huffman(data):
-    """A Huffman table (greatest length; symbol and length for each pattern of so many bits), and the bytes it took."""
+    """A Huffman table (greatest length; symbol and length for each pattern of that many bits), and the bytes it took."""
     first = _take(data, 0, 1)
     if first >= 128:
         count, used = first - 127, 1 + (first - 126) // 2

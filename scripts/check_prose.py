@@ -19,7 +19,7 @@ RULES = [
     (rf"(?:^|[.;:,(] |\b(?:and|or|of|by|to) )who(?:ever)? (?:{VERBS})\b", "name the subject: the reader, the caller"),
     (r"\b(?:whoever|anybody|nobody|somebody)\b", "name the subject: any user, no process, another process"),
     (r"\b(?:(?:is|are|was) told|tells? of)\b", "say what is logged, returned or raised"),
-    (r"\bso (?:many|often|long) (?!as\b)", "give the number or name it: N samples, after N seconds"),
+    (r"\bso (?:many|often|long) (?!as\b|that\b)", "give the number or name it: N samples, after N seconds"),
     (r"\bsees? to\b|\bsee to it\b", "ensures, advances, handles"),
     (r"\bfor ever\b", "forever, indefinitely, without end"),
     (r"\bmend(?:s|ed|ing)?\b", "repair, fix"),

@@ -45,13 +45,13 @@ pub struct Options {
 
 /// Makes a plan, and applies it with `--apply`. Returns 1 if problems remain.
 pub fn run(options: &Options) -> anyhow::Result<i32> {
-    match look_and_mend(options) {
+    match find_and_apply(options) {
         Err(error) if !options.apply && !output::is_broken_pipe(&error) => Ok(failed(&error, 2)),
         other => other,
     }
 }
 
-fn look_and_mend(options: &Options) -> anyhow::Result<i32> {
+fn find_and_apply(options: &Options) -> anyhow::Result<i32> {
     let config = options.ring.config()?;
     let claim = match (options.apply, options.take_over) {
         (true, true) => Claim::TakeOver,
@@ -67,44 +67,44 @@ fn look_and_mend(options: &Options) -> anyhow::Result<i32> {
     }
     let (plan, life) = repair::plan_repair_watching(&ring, &|survey| output::tell(&render::survey(survey)))?;
     let lost = repair::held_out_damage(&ring)?;
-    let before: Vec<&RepairAction> = first.iter().chain(&plan.mends).collect();
-    let mut open = before.iter().filter(|mend| mend.state != State::Litter).count();
+    let before: Vec<&RepairAction> = first.iter().chain(&plan.actions).collect();
+    let mut open = before.iter().filter(|action| action.state != State::Litter).count();
     if options.apply && plan.open().next().is_some() {
         repair::apply_repair(&ring, &plan, &life)?;
         let after = repair::plan_repair(&ring, &life)?;
-        let left: HashSet<_> = after.open().map(|mend| (mend.what, &mend.path)).collect();
-        for mend in &before {
-            tell(options, mend, !left.contains(&(mend.what, &mend.path)))?;
+        let left: HashSet<_> = after.open().map(|action| (action.what, &action.path)).collect();
+        for action in &before {
+            tell(options, action, !left.contains(&(action.what, &action.path)))?;
         }
-        let known: HashSet<_> = before.iter().map(|mend| (mend.what, &mend.path)).collect();
-        for mend in after.open().filter(|mend| !known.contains(&(mend.what, &mend.path))) {
-            tell(options, mend, false)?;
+        let known: HashSet<_> = before.iter().map(|action| (action.what, &action.path)).collect();
+        for action in after.open().filter(|action| !known.contains(&(action.what, &action.path))) {
+            tell(options, action, false)?;
         }
         open = after.open().count();
     } else {
-        for mend in &before {
-            tell(options, mend, options.apply)?;
+        for action in &before {
+            tell(options, action, options.apply)?;
         }
         open -= if options.apply { usize::from(first.is_some()) } else { 0 };
     }
-    let can_mend = before.iter().any(|mend| mend.state == State::ToDo);
-    for mend in &lost {
-        tell(options, mend, false)?;
+    let is_repairable = before.iter().any(|action| action.state == State::ToDo);
+    for action in &lost {
+        tell(options, action, false)?;
     }
     open += lost.len();
     if let Some(dir) = &options.salvage {
         super::salvage::run(&ring, dir, options.ring.common.json)?;
     }
     if !options.ring.common.json {
-        let mended = options.apply && !before.is_empty();
-        line(&render::result(&ring, open, options.apply, mended, can_mend))?;
+        let repaired = options.apply && !before.is_empty();
+        line(&render::result(&ring, open, options.apply, repaired, is_repairable))?;
     }
     Ok(i32::from(open > 0))
 }
 
-fn tell(options: &Options, mend: &RepairAction, gone: bool) -> anyhow::Result<()> {
+fn tell(options: &Options, action: &RepairAction, gone: bool) -> anyhow::Result<()> {
     if options.ring.common.json {
-        return Ok(json_line(&json!({ "mend": render::mend_json(mend, options.apply, gone) }))?);
+        return Ok(json_line(&json!({ "repair": render::action_json(action, options.apply, gone) }))?);
     }
-    Ok(line(&render::mend(mend, options.apply, gone))?)
+    Ok(line(&render::action_line(action, options.apply, gone))?)
 }

@@ -84,7 +84,7 @@ fn can_repair(ring: &Path) -> bool {
             repair::ring_json::find_damaged(Arc::new(Posix), &Config::of_ring(ring)?, Claim::Never, false)?;
         let plan = repair::plan_repair(&ring, &Liveness::Unknown)?;
         // The index may be on a server that only the configuration names.
-        Ok(first.is_some() || plan.open().any(|mend| mend.what != "index"))
+        Ok(first.is_some() || plan.open().any(|action| action.what != "index"))
     };
     plan().unwrap_or(true)
 }

@@ -292,7 +292,7 @@ mod tests {
     /// The next poll finds a member dead whose ttl is over; later polls do not read its heartbeat
     /// again.
     #[test]
-    fn member_is_dead_at_the_poll_after_its_ttl_and_not_polled_again() {
+    fn member_is_dead_at_the_poll_after_its_ttl_and_polled_no_more() {
         let (mut looks, store) = (FailureDetector::new(Duration::from_secs(60)), MemoryStore::default());
         store.beat("a", 1, &Report::default()).unwrap();
         looks.look(&store).unwrap();

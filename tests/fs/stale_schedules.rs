@@ -248,7 +248,7 @@ impl World {
     fn repair(&self, ring: &Ring) {
         let Some(plan) = self.bear(repair::plan_repair(ring, &Liveness::Unknown)) else { return };
         let wrong: Vec<_> =
-            plan.open().filter(|mend| ["ring", "manifest", "segment", "held-out"].contains(&mend.what)).collect();
+            plan.open().filter(|action| ["ring", "manifest", "segment", "held-out"].contains(&action.what)).collect();
         // If others may work within the calls of the scan, its findings are not of one moment.
         if !wrong.is_empty() && self.depth.get() == 1 && self.is_calm() {
             panic!("seed {}: {wrong:?}", self.seed);

@@ -38,22 +38,22 @@ fn apply(place: &Place) -> Said {
 }
 
 /// Returns action, path relative to the ring, and state of each action, without litter.
-fn mends(said: &Said, ring: &Path) -> Vec<(String, PathBuf, String)> {
+fn actions(said: &Said, ring: &Path) -> Vec<(String, PathBuf, String)> {
     let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
-    let mends = said.json().into_iter().filter_map(|line| line.get("mend").cloned());
-    let mends = mends.filter(|mend| mend["state"] != "litter");
-    mends
-        .map(|mend| {
-            let path = PathBuf::from(text(&mend["path"]));
+    let actions = said.json().into_iter().filter_map(|line| line.get("repair").cloned());
+    let actions = actions.filter(|action| action["state"] != "litter");
+    actions
+        .map(|action| {
+            let path = PathBuf::from(text(&action["path"]));
             let path = path.strip_prefix(ring.canonicalize().unwrap_or_default()).map(Path::to_owned).unwrap_or(path);
-            (text(&mend["what"]), path, text(&mend["state"]))
+            (text(&action["what"]), path, text(&action["state"]))
         })
         .collect()
 }
 
 fn healed(place: &Place) {
     let again = plan(place);
-    assert!(again.code == Some(0) && mends(&again, &place.ring()).is_empty(), "further actions: {again:?}");
+    assert!(again.code == Some(0) && actions(&again, &place.ring()).is_empty(), "further actions: {again:?}");
 }
 
 /// Ids of each generation, from the manifests.
@@ -130,7 +130,7 @@ fn ring_with_five_kinds_of_damage_is_repaired() {
 
     let planned = plan(&place);
     assert_eq!(planned.code, Some(1), "{planned:?}");
-    let what: Vec<_> = mends(&planned, &ring)
+    let what: Vec<_> = actions(&planned, &ring)
         .into_iter()
         .map(|(what, path, state)| {
             assert_eq!(state, "planned", "{what} {}", path.display());
@@ -142,7 +142,7 @@ fn ring_with_five_kinds_of_damage_is_repaired() {
 
     let applied = apply(&place);
     assert_eq!(applied.code, Some(0), "{applied:?}");
-    assert!(mends(&applied, &ring).iter().all(|(_, _, state)| state == "mended"), "{applied:?}");
+    assert!(actions(&applied, &ring).iter().all(|(_, _, state)| state == "repaired"), "{applied:?}");
     let after = listed(&ring);
     for n in 0..=3 {
         assert_eq!(after[&n], before[&n], "generation {n} changed");
@@ -174,7 +174,7 @@ fn damaged_manifests_are_quarantined_and_rebuilt_when_idle() {
     }
     let living = Generator::open(&place.config()).unwrap();
     let beside = apply(&place);
-    let states = mends(&beside, &ring);
+    let states = actions(&beside, &ring);
     assert!(beside.code == Some(1) && states.iter().all(|(_, _, state)| state == "left"), "alive: {beside:?}");
     drop(living);
     assert_eq!(plan(&place).code, Some(1));

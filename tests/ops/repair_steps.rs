@@ -241,7 +241,7 @@ fn repair_does_not_report_a_working_ring_as_damaged() {
             Action::Pass
         });
         let plan = repair::plan_repair(&ring, &Liveness::Unknown).unwrap();
-        let wrong: Vec<_> = plan.open().filter(|mend| ["manifest", "promotion"].contains(&mend.what)).collect();
+        let wrong: Vec<_> = plan.open().filter(|action| ["manifest", "promotion"].contains(&action.what)).collect();
         assert!(wrong.is_empty(), "the ring was swapped at call {at}: {wrong:#?}");
         if fs.calls() <= at {
             break;

@@ -11,29 +11,28 @@ use ringreel_ops::repair::{Repair, RepairAction, State};
 use serde_json::json;
 
 /// Describes one repair in one line. `applied`: repair ran with `--apply`; `gone`: the problem is gone.
-pub fn mend(mend: &RepairAction, applied: bool, gone: bool) -> String {
-    let (name, reason) = state(mend, applied, gone);
-    let name = if name == "mended" { "repaired" } else { name };
+pub fn action_line(action: &RepairAction, applied: bool, gone: bool) -> String {
+    let (name, reason) = state(action, applied, gone);
     let reason = reason.map_or(String::new(), |reason| format!(" [not now: {reason}]"));
-    let RepairAction { what, path, .. } = mend;
-    format!("{name:<8} {what:<9} {}: {} -> {}{reason}", plain_path(path), cause(&mend.why), action(&mend.action))
+    let RepairAction { what, path, .. } = action;
+    format!("{name:<8} {what:<9} {}: {} -> {}{reason}", plain_path(path), cause(&action.why), remedy(&action.action))
 }
 
 /// Describes one repair as JSON.
-pub fn mend_json(mend: &RepairAction, applied: bool, gone: bool) -> serde_json::Value {
-    let (name, reason) = state(mend, applied, gone);
+pub fn action_json(action: &RepairAction, applied: bool, gone: bool) -> serde_json::Value {
+    let (name, reason) = state(action, applied, gone);
     json!({
-        "what": mend.what, "path": mend.path.to_string_lossy(), "why": cause(&mend.why), "action": action(&mend.action),
+        "what": action.what, "path": action.path.to_string_lossy(), "why": cause(&action.why), "action": remedy(&action.action),
         "state": name, "reason": reason,
     })
 }
 
 /// Returns the state of a repair as `--json` names it, and why it is not made.
-fn state(mend: &RepairAction, applied: bool, gone: bool) -> (&'static str, Option<String>) {
+fn state(action: &RepairAction, applied: bool, gone: bool) -> (&'static str, Option<String>) {
     const TRIED: &str = "the repair had no effect: see the log, then run repair again";
-    match &mend.state {
+    match &action.state {
         State::Litter => ("litter", None),
-        _ if applied && gone => ("mended", None),
+        _ if applied && gone => ("repaired", None),
         State::Blocked(blocker) => ("left", Some(blocked(blocker))),
         State::ToDo if applied => ("left", Some(TRIED.to_owned())),
         State::ToDo => ("planned", None),
@@ -41,10 +40,10 @@ fn state(mend: &RepairAction, applied: bool, gone: bool) -> (&'static str, Optio
 }
 
 /// Returns the last line; `open` is the number of remaining problems.
-pub fn result(ring: &Ring, open: usize, applied: bool, mended: bool, can_mend: bool) -> String {
+pub fn result(ring: &Ring, open: usize, applied: bool, repaired: bool, is_repairable: bool) -> String {
     let problems = counted(open as u64, "problem");
     match open {
-        0 if mended => "all repairs applied".to_owned(),
+        0 if repaired => "all repairs applied".to_owned(),
         0 => format!(
             "no repairs needed (index: {}); repair does not read segments: `ringreel verify {}` checks them, and \
              --salvage DIR copies the intact samples of damaged ones",
@@ -52,7 +51,7 @@ pub fn result(ring: &Ring, open: usize, applied: bool, mended: bool, can_mend: b
             ring.layout.root().display()
         ),
         _ if applied => format!("{problems} could not be repaired"),
-        _ if !can_mend => format!("{problems} cannot be repaired"),
+        _ if !is_repairable => format!("{problems} cannot be repaired"),
         _ => format!("{problems} found: to repair, run again with --apply"),
     }
 }
@@ -126,7 +125,7 @@ pub fn coordination(repair: &Repair) -> String {
     }
 }
 
-fn action(action: &Remedy) -> String {
+fn remedy(action: &Remedy) -> String {
     let text = match action {
         Remedy::RebuildFrom(rebuilding) => return rebuild(rebuilding),
         Remedy::QuarantineDamaged { why } => return format!("move it to quarantine: damaged: {why}"),

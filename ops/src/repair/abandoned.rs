@@ -143,7 +143,7 @@ fn left(error: &Error) -> Result<()> {
 /// Lists litter, which a manager removes.
 pub(super) fn plan_litter(ring: &Ring, plan: &mut Plan) -> Result<()> {
     let mut litter = |path: PathBuf, why: Cause| {
-        plan.mends.push(RepairAction { what: "litter", path, why, action: Remedy::Reclaim, state: State::Litter });
+        plan.actions.push(RepairAction { what: "litter", path, why, action: Remedy::Reclaim, state: State::Litter });
     };
     let next = plan.newest + 1;
     let mut names = ring.fs.list(ring.layout.root())?;

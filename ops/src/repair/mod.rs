@@ -75,7 +75,7 @@ pub struct RepairAction {
 #[derive(Debug, Default)]
 pub struct Plan {
     /// The repairs, in the order in which they are made.
-    pub mends: Vec<RepairAction>,
+    pub actions: Vec<RepairAction>,
     /// Whether the plan may change once it is known which processes are alive.
     pub depends_on_life: bool,
     /// The newest generation, once all manifests are rebuilt.
@@ -89,17 +89,17 @@ pub struct Plan {
 impl Plan {
     /// Returns all repairs, without litter.
     pub fn open(&self) -> impl Iterator<Item = &RepairAction> {
-        self.mends.iter().filter(|mend| mend.state != State::Litter)
+        self.actions.iter().filter(|action| action.state != State::Litter)
     }
 
     /// Returns whether a manifest is lost that cannot be rebuilt now.
     fn lacks_manifests(&self) -> bool {
-        self.mends.iter().any(|mend| mend.what == "manifest" && mend.state != State::ToDo)
+        self.actions.iter().any(|action| action.what == "manifest" && action.state != State::ToDo)
     }
 
     fn add(&mut self, what: &'static str, path: &Path, why: Cause, action: Remedy, blocked: Option<Blocker>) {
         let state = blocked.map_or(State::ToDo, State::Blocked);
-        self.mends.push(RepairAction { what, path: path.to_owned(), why, action, state });
+        self.actions.push(RepairAction { what, path: path.to_owned(), why, action, state });
     }
 }
 
@@ -171,14 +171,14 @@ pub fn held_out_damage(ring: &Ring) -> Result<Vec<RepairAction>> {
         Err(Error::Manifest { .. } | Error::RingNotFound { .. }) => Vec::new(), // the manifests come first
         other => other?,
     };
-    let mend = |sample: DamagedSample| RepairAction {
+    let action = |sample: DamagedSample| RepairAction {
         what: "held-out",
         path: sample.path.clone(),
         why: Cause::HeldOut { sample },
         action: Remedy::RestoreFile,
         state: State::Blocked(Blocker::NoCopy),
     };
-    Ok(damaged.into_iter().map(mend).collect())
+    Ok(damaged.into_iter().map(action).collect())
 }
 
 fn plan_index(ring: &Ring, life: &Liveness, plan: &mut Plan) -> Result<()> {

@@ -172,8 +172,8 @@ fn damaged_ring_json_is_rebuilt_and_intact_one_is_kept() {
         for (config, why) in [(small, "too small"), (capless, "SWAP_CAP and SAMPLE"), (silent, "VALIDATION")] {
             assert!(find(&config, true).err().unwrap().to_string().contains(why), "{why}");
         }
-        let (ring, mend) = find(&ours, false).unwrap();
-        assert_eq!((mend.unwrap().path, ring.descriptor.swap_cap), (path.clone(), 2));
+        let (ring, action) = find(&ours, false).unwrap();
+        assert_eq!((action.unwrap().path, ring.descriptor.swap_cap), (path.clone(), 2));
         assert_eq!(fs::read(&path).ok(), damage.map(|text| text.as_bytes().to_vec()), "the file was changed");
         find(&ours, true).unwrap();
         assert_eq!(fs::read(&path).unwrap(), was);

@@ -18,8 +18,9 @@ const ENOENT: i32 = 2;
 /// Returns the paths to repair, and the litter.
 fn planned(ring: &Ring) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let plan = repair::plan_repair(ring, &living(&[])).unwrap();
-    let (litter, open): (Vec<_>, Vec<_>) = plan.mends.into_iter().partition(|mend| mend.state == State::Litter);
-    let paths = |mends: Vec<ringreel_ops::repair::RepairAction>| mends.into_iter().map(|mend| mend.path).collect();
+    let (litter, open): (Vec<_>, Vec<_>) = plan.actions.into_iter().partition(|action| action.state == State::Litter);
+    let paths =
+        |actions: Vec<ringreel_ops::repair::RepairAction>| actions.into_iter().map(|action| action.path).collect();
     (paths(open), paths(litter))
 }
 
@@ -115,7 +116,7 @@ fn last_names_from_a_lost_manifest_are_recovered() {
     fs::rename(&file, ring.layout.read(1).join(segment_name(50, 1))).unwrap();
     fs::write(ring.layout.manifest(2), "damaged\n").unwrap();
     let plan = repair::plan_repair(&ring, &living(&[])).unwrap();
-    let states: Vec<_> = plan.open().map(|mend| (mend.what, &mend.state)).collect();
+    let states: Vec<_> = plan.open().map(|action| (action.what, &action.state)).collect();
     assert_eq!(states, [("manifest", &State::ToDo), ("segment", &State::ToDo)]);
     repair::apply_repair(&ring, &plan, &living(&[])).unwrap();
     bring_in(&another(&config));

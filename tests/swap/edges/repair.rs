@@ -24,15 +24,15 @@ pub(crate) fn living(names: &[&str]) -> Liveness {
 }
 
 /// Returns how the manifest is rebuilt.
-fn rebuilding(mend: &RepairAction) -> &Rebuilding {
-    let Remedy::RebuildFrom(rebuilding) = &mend.action else { panic!("{mend:?}") };
+fn rebuilding(action: &RepairAction) -> &Rebuilding {
+    let Remedy::RebuildFrom(rebuilding) = &action.action else { panic!("{action:?}") };
     rebuilding
 }
 
 fn mend_of(ring: &Ring, n: u64, life: &Liveness) -> RepairAction {
     let plan = repair::plan_repair(ring, life).unwrap();
-    let found: Vec<_> = plan.open().filter(|mend| mend.path == ring.layout.manifest(n)).cloned().collect();
-    assert_eq!((found.len(), found[0].what), (1, "manifest"), "{:?}", plan.mends);
+    let found: Vec<_> = plan.open().filter(|action| action.path == ring.layout.manifest(n)).cloned().collect();
+    assert_eq!((found.len(), found[0].what), (1, "manifest"), "{:?}", plan.actions);
     found[0].clone()
 }
 
@@ -62,11 +62,11 @@ fn lost_manifest_is_rebuilt_while_processes_live() {
     fs::remove_file(ring.layout.manifest(2)).unwrap();
     let ring = another(&config);
     let life = living(&["somebody-1-a"]);
-    let mend = mend_of(&ring, 2, &life);
-    assert_eq!(mend.state, State::ToDo);
-    let found = rebuilding(&mend);
-    assert_eq!((found.samples, found.segments, found.listed), (2, 2, Some(2)), "{mend:?}");
-    assert_eq!((found.damaged, found.unclear), (0, 0), "{mend:?}");
+    let action = mend_of(&ring, 2, &life);
+    assert_eq!(action.state, State::ToDo);
+    let found = rebuilding(&action);
+    assert_eq!((found.samples, found.segments, found.listed), (2, 2, Some(2)), "{action:?}");
+    assert_eq!((found.damaged, found.unclear), (0, 0), "{action:?}");
     apply(&ring, &life);
     let is = another(&config).manifests.get(2).unwrap().unwrap();
     assert_eq!(is.segments, was.segments);
@@ -91,10 +91,10 @@ fn missing_segments_of_a_lost_manifest_are_counted_as_lost() {
     let ring = another(&config);
     // Nothing is inferred, so no process has to be stopped.
     let life = living(&["somebody-1-a"]);
-    let mend = mend_of(&ring, 2, &life);
-    assert_eq!(mend.state, State::ToDo);
-    let found = rebuilding(&mend);
-    assert_eq!((found.is_there, found.samples, found.segments, found.listed), (true, 1, 1, Some(2)), "{mend:?}");
+    let action = mend_of(&ring, 2, &life);
+    assert_eq!(action.state, State::ToDo);
+    let found = rebuilding(&action);
+    assert_eq!((found.is_there, found.samples, found.segments, found.listed), (true, 1, 1, Some(2)), "{action:?}");
     apply(&ring, &life);
     let manifests = another(&config).manifests;
     let (second, third) = (manifests.get(2).unwrap().unwrap(), manifests.get(3).unwrap().unwrap());
@@ -138,12 +138,12 @@ fn finished_samples_of_dead_owners_are_recovered() {
     let mut ids = vec![linked(&config, 0).0];
     let ring = another(&config);
     let plan = repair::plan_repair(&ring, &living(&[])).unwrap();
-    assert_eq!((plan.open().count(), plan.depends_on_life), (0, false), "{:?}", plan.mends);
+    assert_eq!((plan.open().count(), plan.depends_on_life), (0, false), "{:?}", plan.actions);
     let (id, file) = staged(&config, 7);
     let owner = file.parent().unwrap().file_name().unwrap().to_str().unwrap();
     let of = |life: &Liveness| {
         let plan = repair::plan_repair(&ring, life).unwrap();
-        let found: Vec<_> = plan.open().map(|mend| (mend.what, mend.state.clone())).collect();
+        let found: Vec<_> = plan.open().map(|action| (action.what, action.state.clone())).collect();
         assert!(found.iter().all(|(what, _)| *what == "staged") && plan.depends_on_life != found.is_empty());
         found.into_iter().map(|(_, state)| state == State::ToDo).collect::<Vec<_>>()
     };
@@ -171,8 +171,8 @@ fn damaged_segments_are_quarantined_when_the_owner_is_dead() {
         let ring = another(&config);
         let states = |life: &Liveness| {
             let plan = repair::plan_repair(&ring, life).unwrap();
-            let damaged = plan.open().filter(|mend| matches!(mend.why, Cause::DamagedSegment { .. }));
-            damaged.map(|mend| (mend.what, mend.state == State::ToDo)).collect::<Vec<_>>()
+            let damaged = plan.open().filter(|action| matches!(action.why, Cause::DamagedSegment { .. }));
+            damaged.map(|action| (action.what, action.state == State::ToDo)).collect::<Vec<_>>()
         };
         assert_eq!(states(&Liveness::Unheard), [("staged", false)], "{damage}");
         let owner = file.parent().unwrap().file_name().unwrap().to_str().unwrap();
@@ -207,7 +207,8 @@ fn last_names_are_found_in_any_generation_not_filling() {
         fs::create_dir_all(&place).unwrap();
         fs::rename(&file, place.join(segment_name(0, 1).replace('0', "1"))).unwrap();
         let plan = repair::plan_repair(&ring, &living(&[])).unwrap();
-        let strays: Vec<_> = plan.open().filter(|mend| mend.what == "segment").map(|mend| &mend.state).collect();
+        let strays: Vec<_> =
+            plan.open().filter(|action| action.what == "segment").map(|action| &action.state).collect();
         assert_eq!(strays, if found { vec![&State::ToDo] } else { vec![] }, "{}", place.display());
         apply(&ring, &living(&[]));
         ids.push(id);
@@ -227,7 +228,7 @@ fn late_links_of_listed_segments_are_not_last_names() {
     let listed = &ring.manifests.get(2).unwrap().unwrap().segments[0];
     fs::hard_link(ring.layout.read(2).join(listed.file()), ring.layout.read(1).join(segment_name(50, 1))).unwrap();
     let plan = repair::plan_repair(&ring, &living(&[])).unwrap();
-    assert!(listed.born == 2 && plan.open().count() == 0, "{:?}", plan.mends);
+    assert!(listed.born == 2 && plan.open().count() == 0, "{:?}", plan.actions);
 }
 
 #[test]
@@ -325,7 +326,7 @@ fn unlistable_directories_do_not_count_as_empty() {
             let of = dir.clone();
             hooks.hook(move |_, op, path| if op == call && path == of { Action::Refuse(errno) } else { Action::Pass });
             let plan = repair::plan_repair(&ring, &living(&[]));
-            assert!(plan.is_err(), "{call} {errno} of {}: {:?}", dir.display(), plan.unwrap().mends);
+            assert!(plan.is_err(), "{call} {errno} of {}: {:?}", dir.display(), plan.unwrap().actions);
         }
     }
     // A missing directory and a file: they contain nothing.

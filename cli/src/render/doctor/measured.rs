@@ -155,11 +155,11 @@ fn race((race, runners): &(Race, Runners)) -> String {
         Runners::Nodes { way, won_by_a, errors: 0 } => format!("{way}; A won {won_by_a}"),
         Runners::Nodes { way, won_by_a, errors } => format!("{way}; A won {won_by_a}, {errors} errors"),
     };
-    let Race { rounds, several, nobody } = race;
+    let Race { rounds, several, nobody: none_won } = race;
     if *several > 0 {
         format!("{several} of {rounds} names had two winners ({by})")
-    } else if *nobody > 0 {
-        format!("{rounds} names, never two winners; {nobody} without a winner ({by})")
+    } else if *none_won > 0 {
+        format!("{rounds} names, never two winners; {none_won} without a winner ({by})")
     } else {
         format!("{rounds} names, {by}: one winner each")
     }
