@@ -103,7 +103,7 @@ pub fn garbage_of_the_dead(ring: &Ring) -> Result<Vec<Garbage>> {
         let names = ring.list_or_none(&dir)?;
         for name in names.iter().filter(|name| sealed_id(name).is_none()) {
             let path = dir.join(name);
-            // Just listed, so the NFS client has not cached that the name is absent.
+            // Just listed, so the NFS client cannot answer with a false "not found".
             let bytes = ring.fs.identity(&path).map_or(0, |found| found.len);
             found.push(Garbage { path, why: Unneeded::Begun, files: 1, bytes, stays: None });
         }
@@ -157,7 +157,7 @@ fn weigh(ring: &Ring, dir: &Path, manifest: Option<&Manifest>) -> Result<(u64, u
             Some(listed) => is_listed(name, listed) || read_tail(&*ring.fs, &path).is_err(),
             None => in_trash || read_tail(&*ring.fs, &path).is_err(),
         };
-        // Just listed, so the NFS client has not cached that the name is absent.
+        // Just listed, so the NFS client cannot answer with a false "not found".
         match ring.fs.identity(&path) {
             Ok(found) if counts && inodes.insert(found.inode) => bytes += found.len,
             _ => {}

@@ -299,7 +299,7 @@ fn waiting(ring: &Ring, newest: u64, filling: &[ScannedGeneration]) -> Result<u6
     let mut seen = HashSet::new();
     for owner in ring.fs.list(&ring.layout.staging())? {
         let dir = ring.layout.staging_of(&owner);
-        // Just listed, so the NFS client has not cached that the name is absent.
+        // Just listed, so the NFS client cannot answer with a false "not found".
         for name in ring.fs.list(&dir).unwrap_or_default() {
             let Some(id) = sealed_id(&name) else { continue };
             let (born, count) = match linked.get(&id) {

@@ -45,7 +45,7 @@ pub fn segments(fs: &Arc<dyn Fs>, layout: &Layout) -> Result<Vec<SegmentId>> {
         }
     }
     for owner in owners(fs, layout)? {
-        // The directory may be unreadable or removed. (It was just listed, so a cached absence is excluded.)
+        // The directory may be unreadable or removed. (It was just listed, so a false "not found" is excluded.)
         let names = fs.list(&layout.staging_of(&owner)).unwrap_or_default();
         found.extend(names.iter().filter_map(|name| sealed_id(name)));
     }

@@ -308,7 +308,7 @@ fn listed(path: PathBuf, manifest: &Manifest) -> Generation {
 
 /// Collects facts about a generation without a manifest, from the footers of its files if these are not too many.
 fn unlisted(fs: &Arc<dyn Fs>, n: u64, path: PathBuf, state: State) -> Result<Generation> {
-    // A directory that is wrongly reported as missing must be an error here.
+    // A false "not found" must be an error here.
     let mut files = match fs.list(&path) {
         Err(error) if error.source.kind() == io::ErrorKind::NotADirectory => Vec::new(),
         listed => listed?,
@@ -425,7 +425,7 @@ fn quarantine(fs: &dyn Fs, layout: &Layout, issues: &mut Vec<Issue>) -> Result<u
 fn staging(fs: &dyn Fs, layout: &Layout) -> Result<Staging> {
     let mut staging = Staging::default();
     for owner in names(fs, layout.staging())? {
-        // Just listed, so the NFS client has not cached that the name is absent.
+        // Just listed, so the NFS client cannot answer with a false "not found".
         let Ok(names) = fs.list(&layout.staging_of(&owner)) else { continue };
         staging.owners += 1;
         for name in names {

@@ -118,7 +118,7 @@ pub fn tree(fs: &Arc<dyn Fs>, layout: &Layout, each: &mut dyn FnMut(Entry)) -> R
     let (mut others, mut generations) = (0, 0);
     for name in names {
         let path = layout.root().join(&name);
-        // Just listed, so the NFS client has not cached that the name is absent.
+        // Just listed, so the NFS client cannot answer with a false "not found".
         let Ok(found) = fs.identity(&path) else { continue };
         let dir = GenerationDir::parse(&name).filter(|_| found.is_dir);
         let what = match (&*name, dir) {
@@ -233,7 +233,7 @@ impl Tree<'_> {
         let rest: Vec<String> = names.split_off(total.min(TOLD));
         names.sort_unstable_by(|a, b| order(a).cmp(&order(b)));
         for name in &names {
-            // Just listed, so the NFS client has not cached that the name is absent.
+            // Just listed, so the NFS client cannot answer with a false "not found".
             let Ok(found) = self.fs.identity(&dir.join(name)) else { continue };
             let what = if found.is_dir { EntryKind::Directory } else { kind(name) };
             self.put(depth, name, (!found.is_dir).then_some(found.len), what);

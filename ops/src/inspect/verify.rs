@@ -345,7 +345,7 @@ impl Verifier {
                 strays.push(name);
                 continue;
             }
-            // Just listed, so the NFS client has not cached that the name is absent.
+            // Just listed, so the NFS client cannot answer with a false "not found".
             match self.fs.identity(&path) {
                 Ok(found) if !found.is_dir => {
                     self.tasks.push(Task { path, listed: None, within: dir.to_owned(), bytes: found.len });
@@ -381,7 +381,7 @@ impl Verifier {
                     Some(_) => {
                         let path = dir.join(&name);
                         waiting += 1;
-                        // Only for the progress bar.
+                        // Only for the progress bar; just listed, so a false "not found" is excluded.
                         let bytes = self.fs.identity(&path).map_or(0, |found| found.len);
                         self.tasks.push(Task { path, listed: None, within: dir.clone(), bytes });
                     }

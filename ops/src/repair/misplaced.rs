@@ -107,7 +107,7 @@ fn stage_again(ring: &Ring, stray: &Stray) -> Result<()> {
     let staged = ring.layout.sealed(owner, *id);
     ring.fs.ensure_dir(&ring.layout.staging())?;
     ring.fs.ensure_dir(&ring.layout.staging_of(owner))?;
-    // If the file is wrongly reported as missing, the next plan finds it again.
+    // After a false "not found", the next plan finds the file again.
     match ring.fs.link(&stray.path, &staged) {
         Ok(()) => Ok(()),
         Err(error) if error.is_gone() => Ok(()), // moved by another process

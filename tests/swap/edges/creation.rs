@@ -186,5 +186,5 @@ fn damaged_ring_json_is_rebuilt_and_intact_one_is_kept() {
     generations(&other, 3);
     fs::copy(Layout::new(&other.ring).manifest(3), Layout::new(&ours.ring).manifest(3)).unwrap();
     fs::remove_file(&path).unwrap();
-    assert!(find(&ours, true).err().unwrap().to_string().contains("of one ring") && !path.exists());
+    assert!(find(&ours, true).err().unwrap().to_string().contains("several rings") && !path.exists());
 }
