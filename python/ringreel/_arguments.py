@@ -1,8 +1,11 @@
 """Checks of arguments. Each error names the argument, the value, and what is accepted."""
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+#: Value of the elements of a padding sample, if the caller gives none.
+PAD_VALUE = -100.0
 
 
 def integer(name: str, value: Any, least: int | None = None) -> int:
@@ -42,6 +45,25 @@ def real(name: str, value: Any) -> float:
         return float(value)
     except (TypeError, ValueError):
         raise TypeError(f"{name}: expected a number, found {value!r}") from None
+
+
+def pad_values(value: Any, parts: Sequence[str] | None) -> tuple[float, dict[str, float]]:
+    """Returns the argument ``pad_value`` as a value for all parts, and the values of single parts by name.
+
+    Raises:
+        TypeError: ``value`` is neither a number nor a mapping from names to numbers.
+        ValueError: ``value`` names a part that is not in ``parts``, the names of all parts if they are known.
+    """
+    if not isinstance(value, Mapping):
+        try:
+            return real("pad_value", value), {}
+        except TypeError:
+            accepted = "a number, or a mapping from the names of parts to numbers"
+            raise TypeError(f"pad_value: expected {accepted}, found {value!r}") from None
+    for name in value:
+        if parts is not None and name not in parts:
+            raise ValueError(f"pad_value: no part {name!r}; SAMPLE names {', '.join(parts)}")
+    return PAD_VALUE, {name: real(f"pad_value of part {name!r}", number) for name, number in value.items()}
 
 
 def seconds(name: str, value: Any) -> float | None:

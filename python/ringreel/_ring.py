@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ringreel import _ringreel
-from ringreel._arguments import integer, optional_integer, real, seconds
+from ringreel._arguments import integer, optional_integer, pad_values, seconds
 from ringreel._dataset import Dataset
 from ringreel._environment import rank_and_world, run_name
 from ringreel._errors import ConfigError
@@ -145,7 +145,7 @@ class Ring:
         shuffle: bool = False,
         seed: int = 0,
         equal: str | None = None,
-        pad_value: float = -100,
+        pad_value: float | Mapping[str, float] = -100,
         epochs: int | None = None,
         prefetch_bytes: int | None = None,
         run: str | None = None,
@@ -173,8 +173,9 @@ class Ring:
                 the surplus samples out; ``"wrap"`` repeats the first samples of the order; ``"pad"`` adds
                 padding samples, which have ``is_padding`` set. None (the default) lets the shares differ by
                 one step.
-            pad_value (float): Value of each element of a padding sample, clamped to the range of the
-                element type. Parts of bytes are zeros. Default -100.
+            pad_value (float | Mapping[str, float]): Value of each element of a padding sample, clamped to
+                the range of the element type, or the values by part, as in ``{"input_ids": 0}``; the
+                elements of the other parts are then -100. Parts of bytes are zeros. Default -100.
             epochs (int | None): Number of epochs after which the stream ends. None (the default): never.
             prefetch_bytes (int | None): Bytes of samples that are read ahead at most, but at least one
                 sample. 0 reads nothing ahead; None (the default) uses ``PREFETCH_BYTES``.
@@ -196,7 +197,9 @@ class Ring:
             Stream: The iterator. It opens the ring with its first sample.
 
         Raises:
-            ValueError: ``rank`` is not in 0 to ``world_size - 1``, or another argument is out of range.
+            ValueError: ``rank`` is not in 0 to ``world_size - 1``, or another argument is out of range, or
+                ``pad_value`` names a part that is not in the configuration's ``SAMPLE``. (If the
+                configuration has no ``SAMPLE``, the first sample of the stream raises ``SampleError``.)
             TypeError: An argument has the wrong type.
 
         Example:
@@ -254,7 +257,7 @@ class Ring:
             raise ValueError("run and replay: expected at most one, because a replay is not part of a run")
         options["seed"] = integer("seed", options["seed"]) % (1 << 64)
         options["threads"] = _THREADS if options["threads"] is None else options["threads"]
-        options["pad_value"] = real("pad_value", options["pad_value"])
+        options["pad_value"], options["pad_values"] = pad_values(options["pad_value"], self.sample)
         options["timeout"] = seconds("timeout", options["timeout"])
         return Stream(self._config, worker, workers, goes_on=goes_on, own=own, **options)
 

@@ -1,7 +1,7 @@
 """The extension module on which the package is built. It is private to the package."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, final, overload
 
 from typing_extensions import Buffer
@@ -180,6 +180,7 @@ class Stream:
         seed: int,
         equal: str | None,
         pad_value: float,
+        pad_values: Mapping[str, float],
         epochs: int | None,
         goes_on: tuple[int, str] | None,
         repeat: bool,
@@ -192,7 +193,7 @@ class Stream:
     ) -> Stream: ...
     def next(
         self, tell: Callable[[str], object] | None = None
-    ) -> tuple[_Handed | None, bool, DamagedSampleError | None] | None: ...
+    ) -> tuple[_Handed | None, bool, int, DamagedSampleError | None] | None: ...
     def close(self) -> None: ...
     @property
     def missing(self) -> list[int]: ...

@@ -39,7 +39,10 @@ class Sample(Mapping[str, Any]):
             clock).
         sample_id (str): The sample's permanent id.
         generation (int): The generation that it was read from.
-        position (int): Its position in the generation, from 0.
+        position (int): Its position in the generation, from 0. It depends neither on the order in which
+            samples are read nor on the number of ranks and workers.
+        epoch (int | None): Number of the epoch, in the stream's run, in which a stream read it, from 0.
+            None for a sample that was read by index.
         is_padding (bool): True for a padding sample, which ``Ring.stream(equal="pad")`` adds so that all
             ranks take the same number of steps. Every element of its parts is ``pad_value``; its shapes,
             its id and its meta are those of a real sample.
@@ -51,16 +54,17 @@ class Sample(Mapping[str, Any]):
                [2., 2., 2.]], dtype=float32)
         >>> list(sample), sample.generation, sample.position, sample.is_padding
         (['data', 'label'], 1, 2, False)
-        >>> sample.meta["number"]
-        2
+        >>> sample.meta["number"], sample.epoch
+        (2, None)
     """
 
-    __slots__ = ("_arrays", "_parts", "generation", "is_padding", "meta", "position", "sample_id")
+    __slots__ = ("_arrays", "_parts", "epoch", "generation", "is_padding", "meta", "position", "sample_id")
 
     meta: dict[str, Any]
     sample_id: str
     generation: int
     position: int
+    epoch: int | None
     is_padding: bool
 
     def __init__(
@@ -71,6 +75,7 @@ class Sample(Mapping[str, Any]):
         generation: int,
         position: int,
         is_padding: bool = False,
+        epoch: int | None = None,
     ) -> None:
         self._parts = parts
         self._arrays: dict[str, Any] = {}
@@ -79,6 +84,7 @@ class Sample(Mapping[str, Any]):
         self.generation = generation
         self.position = position
         self.is_padding = is_padding
+        self.epoch = epoch
 
     def __getitem__(self, name: str) -> Any:
         value = self._arrays.get(name)
@@ -108,7 +114,8 @@ class Sample(Mapping[str, Any]):
         return f"<ringreel.Sample {self.sample_id} ({where}){is_padding}: {parts}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Sample, (self._parts, self.meta, self.sample_id, self.generation, self.position, self.is_padding)
+        origin = self.sample_id, self.generation, self.position
+        return Sample, (self._parts, self.meta, *origin, self.is_padding, self.epoch)
 
     @property
     def dtypes(self) -> dict[str, str]:

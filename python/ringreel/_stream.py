@@ -63,11 +63,11 @@ class Stream(Iterator[Sample]):
             given = stream.next(waiting)
             if given is None:
                 raise StopIteration
-            sample, is_padding, error = given
+            sample, is_padding, epoch, error = given
             if error is not None:
                 self._tell(error, skipped=sample is None)
             if sample is not None:
-                return Sample(*sample, is_padding)
+                return Sample(*sample, is_padding, epoch)
 
     def _own(self) -> _ringreel.Stream:
         """Returns the stream of this process. It opens the ring with the first call that waits."""
@@ -126,6 +126,17 @@ class Stream(Iterator[Sample]):
         """
         name = None if self._stream is None else self._stream.run
         return self._options["run"] if name is None else name
+
+    @property
+    def seed(self) -> int:
+        """The seed of the random order, from 0 to 2**64 - 1.
+
+        Example:
+            >>> ringreel.Ring("config.yaml").stream(seed=7).seed
+            7
+        """
+        seed: int = self._options["seed"]
+        return seed
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the position of the stream. Never blocks.

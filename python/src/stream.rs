@@ -13,6 +13,7 @@ use ringreel::read::shard::{Equal, Share};
 use ringreel::read::stream::{Item, Position};
 use ringreel::run_log::Turn;
 use ringreel::{Error, StreamOptions};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -51,9 +52,9 @@ pub struct Stream {
     closed: AtomicBool,
 }
 
-/// An item: a sample, the error of a sample that could not be read, or both if another sample replaced it; and whether
-/// the sample is a padding sample.
-type Given<'py> = (Option<Handed<'py>>, bool, Option<Bound<'py, PyAny>>);
+/// An item: a sample, the error of a sample that could not be read, or both if another sample replaced it; whether the
+/// sample is a padding sample; and the number, in the run, of its epoch.
+type Given<'py> = (Option<Handed<'py>>, bool, u64, Option<Bound<'py, PyAny>>);
 
 impl Stream {
     /// Runs `work` on the open stream without the GIL. Returns None if the stream is closed during the call.
@@ -82,8 +83,8 @@ impl Stream {
 impl Stream {
     /// Returns a stream that opens the ring when it is first used. The options are those of `ringreel.Ring.stream`.
     #[new]
-    #[pyo3(signature = (config, *, worker, workers, shuffle, seed, equal, pad_value, epochs, goes_on, repeat, timeout,
-                        prefetch_bytes, threads, run, replay, own=false))]
+    #[pyo3(signature = (config, *, worker, workers, shuffle, seed, equal, pad_value, pad_values, epochs, goes_on, repeat,
+                        timeout, prefetch_bytes, threads, run, replay, own=false))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -94,6 +95,7 @@ impl Stream {
         seed: u64,
         equal: Option<&str>,
         pad_value: f64,
+        pad_values: BTreeMap<String, f64>,
         epochs: Option<u64>,
         goes_on: Option<(u64, String)>,
         repeat: bool,
@@ -112,6 +114,7 @@ impl Stream {
             seed,
             equal: equal_of(equal)?,
             pad_value,
+            pad_values,
             epochs,
             goes_on: goes_on.map(|(rank, token)| Turn { rank, token }),
             repeat,
@@ -126,15 +129,15 @@ impl Stream {
         Ok(Stream { stream: OwnProcess::new(stream), closed: AtomicBool::new(false) })
     }
 
-    /// Returns the next item: (sample or None, whether it is a padding sample, DamagedSampleError or None). Returns
-    /// None at the end, and once the stream is closed.
+    /// Returns the next item: (sample or None, whether it is a padding sample, the number of its epoch in the run,
+    /// DamagedSampleError or None). Returns None at the end, and once the stream is closed.
     #[pyo3(signature = (tell=None))]
     fn next<'py>(&self, py: Python<'py>, tell: Option<Py<PyAny>>) -> PyResult<Option<Given<'py>>> {
         let next = self.with(py, tell, |stream, stop, tell| {
             let own = !stream.reader().lends_maps();
-            Ok(stream.next(stop, tell)?.map(|item| (item, own)))
+            Ok(stream.next(stop, tell)?.map(|item| (item, own, stream.epoch())))
         })?;
-        let Some((item, own)) = next else { return Ok(None) };
+        let Some((item, own, epoch)) = next else { return Ok(None) };
         let raised = |error| errors::raise(py, error).into_value(py).into_bound(py).into_any();
         let (sample, error) = match item {
             Item::Sample(sample) => (Some(sample), None),
@@ -143,7 +146,7 @@ impl Stream {
         };
         let is_padding = sample.as_ref().is_some_and(|sample| sample.is_padding);
         let sample = sample.map(|sample| hand_over(py, *sample, own)).transpose()?;
-        Ok(Some((sample, is_padding, error.map(raised))))
+        Ok(Some((sample, is_padding, epoch, error.map(raised))))
     }
 
     /// Closes the stream. Ends a call that waits, in this thread or another one.

@@ -204,6 +204,23 @@ def test_padding_samples_have_the_shapes_and_types_of_real_ones(filled):
     assert padding["scalar"].shape == () and padding["scalar"] == -100
 
 
+def test_pad_value_by_part_leaves_the_other_parts_at_their_default(filled):
+    ring = filled([{"input_ids": np.arange(3), "labels": np.arange(2), "mask": np.ones(2, np.uint8)}])
+
+    def padding(ring, pad_value):
+        return {name: array.tolist() for name, array in next(ring.stream(1, 2, equal="pad", pad_value=pad_value)).items()}
+
+    wanted = {"input_ids": [0] * 3, "labels": [-100] * 2, "mask": [7] * 2}
+    assert padding(ring, {"input_ids": 0, "mask": 7}) == wanted
+    assert padding(ring, {}) == {**wanted, "input_ids": [-100] * 3, "mask": [0] * 2}  # clamped to the type's range
+    with pytest.raises(ValueError, match=r"^pad_value: no part 'ids'; SAMPLE names input_ids, labels, mask$"):
+        ring.stream(pad_value={"ids": 0})
+    unnamed = ringreel.Ring({"RING": ring.path})
+    assert padding(unnamed, {"input_ids": 0, "mask": 7}) == wanted
+    with pytest.raises(ringreel.SampleError, match='no part "ids"; the parts are input_ids, labels, mask'):
+        next(unnamed.stream(pad_value={"ids": 0}))
+
+
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_prefetch_and_threads_do_not_change_the_samples(filled, shuffle):
     sizes = np.random.default_rng(3).integers(1, 20_000, 60)

@@ -7,15 +7,15 @@ use bytes::Bytes;
 use half::{bf16, f16};
 use ringreel_format::DType;
 
-/// Returns a copy of `like` marked as padding, with every element set to `pad_value`, clamped to the range of its
-/// type.
+/// Returns a copy of `like` marked as padding, with every element of a part set to `pad_value` of the part's name,
+/// clamped to the range of its type.
 ///
 /// # Errors
 /// The dtype or the codec of a part is only known to a later version.
-pub fn padding_sample(like: &ReadSample, pad_value: f64) -> Result<ReadSample> {
+pub fn padding_sample(like: &ReadSample, pad_value: impl Fn(&str) -> f64) -> Result<ReadSample> {
     let part = |part: &ReadPart| {
         let len = part.data()?.len();
-        let data = Bytes::from(element(&part.dtype, pad_value).repeat_to(len));
+        let data = Bytes::from(element(&part.dtype, pad_value(&part.name)).repeat_to(len));
         let part_of = part.part.with_data(data).map_err(|error| Error::Sample(error.to_string()))?;
         Ok(ReadPart { name: part.name.clone(), part: part_of })
     };

@@ -51,8 +51,9 @@ impl Stream {
     /// Creates a stream that begins with the run's first epoch; in a new run, that reads the newest generation.
     ///
     /// # Errors
-    /// An invalid name of a run; no log of the run to replay.
+    /// An invalid name of a run; no log of the run to replay; `pad_values` names a part that samples do not have.
     pub fn new(reader: Arc<Reader>, options: StreamOptions) -> Result<Stream> {
+        options.check_pad_values(&reader.ring().descriptor.sample)?;
         let options = Arc::new(options);
         let run = RunMembership::new(reader.clone(), options.clone())?;
         let first = run.first_epoch()?;

@@ -244,7 +244,7 @@ impl Stream {
         };
         self.schedule.note_readable();
         if step.slot == Slot::Padding || damage.is_some() && self.options.equal == Equal::Pad {
-            sample = padding_sample(&sample, self.options.pad_value)?;
+            sample = padding_sample(&sample, |name| self.options.pad_value_of(name))?;
         } else {
             let bytes = sample.parts.iter().map(|part| part.len()).sum::<u64>();
             self.progress.count(&sample, bytes);

@@ -1,7 +1,9 @@
 //! The options of a stream.
 
+use crate::error::{Error, Result};
 use crate::read::shard::{Equal, Share};
 use crate::run_log::Turn;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Options of a stream.
@@ -17,6 +19,8 @@ pub struct StreamOptions {
     pub equal: Equal,
     /// The value of every element of a padding sample ([`Equal::Pad`]).
     pub pad_value: f64,
+    /// The values of the elements of the parts that it names, in place of `pad_value`.
+    pub pad_values: BTreeMap<String, f64>,
     /// Number of epochs after which the stream ends; `None`: it never ends.
     pub epochs: Option<u64>,
     /// Continues the run after its workers' previous turn, with an epoch that none of them has begun. All ranks must
@@ -37,6 +41,26 @@ pub struct StreamOptions {
     pub replay: Option<String>,
 }
 
+impl StreamOptions {
+    /// Returns the value of the elements of part `name` of a padding sample.
+    pub(crate) fn pad_value_of(&self, name: &str) -> f64 {
+        self.pad_values.get(name).copied().unwrap_or(self.pad_value)
+    }
+
+    /// Checks that `pad_values` names only `parts`, the parts of the ring's samples.
+    ///
+    /// # Errors
+    /// [`Error::Sample`]: it names another part.
+    pub(crate) fn check_pad_values(&self, parts: &[String]) -> Result<()> {
+        match self.pad_values.keys().find(|name| !parts.contains(name)) {
+            Some(name) => {
+                Err(Error::Sample(format!("pad_value: no part {name:?}; the parts are {}", parts.join(", "))))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
 impl Default for StreamOptions {
     fn default() -> StreamOptions {
         StreamOptions {
@@ -45,6 +69,7 @@ impl Default for StreamOptions {
             seed: 0,
             equal: Equal::No,
             pad_value: -100.0,
+            pad_values: BTreeMap::new(),
             epochs: None,
             goes_on: None,
             repeat: true,
