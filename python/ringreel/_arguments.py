@@ -58,7 +58,7 @@ def pad_values(value: Any, parts: Sequence[str] | None) -> tuple[float, dict[str
         try:
             return real("pad_value", value), {}
         except TypeError:
-            accepted = "a number, or a mapping from the names of parts to numbers"
+            accepted = "a number, or a dict of numbers by part"
             raise TypeError(f"pad_value: expected {accepted}, found {value!r}") from None
     for name in value:
         if parts is not None and name not in parts:

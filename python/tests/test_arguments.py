@@ -12,9 +12,18 @@ import ringreel
     [
         ({"seed": 1.5}, "seed: expected an integer, found 1.5"),
         ({"seed": "x"}, "seed: expected an integer, found 'x'"),
-        ({"pad_value": "x"}, "pad_value: expected a number, or a mapping from the names of parts to numbers, found 'x'"),
-        ({"pad_value": "1"}, "pad_value: expected a number, or a mapping from the names of parts to numbers, found '1'"),
-        ({"pad_value": None}, "pad_value: expected a number, or a mapping from the names of parts to numbers, found None"),
+        (
+            {"pad_value": "x"},
+            "pad_value: expected a number, or a dict of numbers by part, found 'x'",
+        ),
+        (
+            {"pad_value": "1"},
+            "pad_value: expected a number, or a dict of numbers by part, found '1'",
+        ),
+        (
+            {"pad_value": None},
+            "pad_value: expected a number, or a dict of numbers by part, found None",
+        ),
         ({"pad_value": {"data": "1"}}, "pad_value of part 'data': expected a number, found '1'"),
         ({"epochs": 1.5}, "epochs: expected an integer, or None, found 1.5"),
         ({"threads": "2"}, "threads: expected an integer, or None, found '2'"),

@@ -208,7 +208,8 @@ def test_pad_value_by_part_leaves_the_other_parts_at_their_default(filled):
     ring = filled([{"input_ids": np.arange(3), "labels": np.arange(2), "mask": np.ones(2, np.uint8)}])
 
     def padding(ring, pad_value):
-        return {name: array.tolist() for name, array in next(ring.stream(1, 2, equal="pad", pad_value=pad_value)).items()}
+        sample = next(ring.stream(1, 2, equal="pad", pad_value=pad_value))
+        return {name: array.tolist() for name, array in sample.items()}
 
     wanted = {"input_ids": [0] * 3, "labels": [-100] * 2, "mask": [7] * 2}
     assert padding(ring, {"input_ids": 0, "mask": 7}) == wanted
