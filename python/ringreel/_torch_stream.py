@@ -10,7 +10,8 @@ from ringreel._environment import rank_and_world, run_name
 from ringreel._ring import Config, Ring, _placed, _tell_alone
 from ringreel._sample import Sample
 from ringreel._stream import Stream
-from ringreel._torch_batches import _end_with_trainer, mark
+from ringreel._torch_batches import _end_with_trainer
+from ringreel._torch_transforms import Conversion
 
 if TYPE_CHECKING:  # so that mypy sees the same class with torch and without it
 
@@ -36,6 +37,14 @@ class RingStream(_Iterable):
     The iterator has ``state_dict`` and ``load_state_dict``, so a ``StatefulDataLoader`` of torchdata
     resumes exactly.
 
+    A ``transform`` that has a parameter named ``rng`` gets a ``numpy.random.Generator``, a new one for each
+    sample: ``numpy.random.default_rng([seed, epoch, generation, position])``, where ``epoch`` is the number
+    of the epoch in its run, and ``position`` that of the sample in its generation. So a random transform
+    returns the same for any number of ranks, workers and threads, and after a resume. It must not use other
+    random numbers. A sample that ``equal="wrap"`` repeats in an epoch gets the same numbers again. A
+    parameter named ``info`` gets the ``ringreel.Sample``: its ``sample_id``, ``generation``, ``position``,
+    ``epoch``, ``meta`` and ``is_padding``. The signature is inspected once, at construction.
+
     Args:
         config (str | os.PathLike | Mapping | Ring): Path of a YAML file, a dict of the same keys, or a
             ``ringreel.Ring``.
@@ -44,14 +53,20 @@ class RingStream(_Iterable):
         parts (Sequence[str] | None): Names of the parts to return, in this order. None (the default)
             returns all, in the order of ``SAMPLE``.
         as_tuple (bool): Whether a sample is a tuple of its parts instead of a dict. Default False.
-        transform (Callable | None): Called with each sample (dict or tuple), in the worker; its result
-            is returned instead. Default None.
+        transform (Callable | None): Called with each sample (dict or tuple), in the worker, and with
+            ``rng`` and ``info`` if it has parameters of these names (see above); its result is returned
+            instead. Default None.
+        info (bool): Whether a sample has three more items: "sample_id" (str), "generation" and "position"
+            (int). In a tuple they follow the parts. In a batch they are a list of str and two tensors.
+            Default False.
         rank (int | None): This process's rank. Give ``rank`` and ``world_size`` together, or neither (the
             default).
         world_size (int | None): Number of ranks, without loader workers.
         shuffle (bool): As for ``ringreel.Ring.stream``, and so are the arguments that follow.
-        seed (int): Seed of the random order. Default 0.
-        pad_value (float): Value of the elements of a padding sample. Default -100.
+        seed (int): Seed of the random order, and of ``rng``. Default 0.
+        pad_value (float | Mapping[str, float]): Value of the elements of a padding sample, or the values
+            by part, as in ``{"input_ids": 0, "labels": -100}``; the elements of the other parts are then
+            -100. Default -100.
         epochs (int | None): Number of epochs per iteration. None (the default) never ends.
         prefetch_bytes (int | None): Bytes of samples that are read ahead at most.
         run (str | None): Name of the run.
@@ -62,8 +77,9 @@ class RingStream(_Iterable):
 
     Raises:
         ConfigError: The configuration cannot be used.
-        ValueError: An argument is out of range, or ``parts`` is empty or names a part that is not in the
-            configuration's ``SAMPLE``.
+        ValueError: An argument is out of range, or ``parts`` is empty, or ``parts`` or ``pad_value`` names
+            a part that is not in the configuration's ``SAMPLE``, or a part has the name of an item that
+            ``info`` adds.
         TypeError: An argument has the wrong type.
 
     Example:
@@ -74,6 +90,17 @@ class RingStream(_Iterable):
         ...     print(data.shape)
         torch.Size([2, 2, 3])
         torch.Size([2, 2, 3])
+
+        A random transform, and the origin of each sample:
+
+        >>> def noisy(sample, rng, info):
+        ...     sample["data"] += torch.from_numpy(rng.normal(0, 0.1, (2, 3)).astype(np.float32))
+        ...     sample["number"] = info.meta["number"]
+        ...     return sample
+        >>> stream = RingStream("config.yaml", epochs=1, transform=noisy, info=True)
+        >>> batch = next(iter(torch.utils.data.DataLoader(stream, batch_size=2)))
+        >>> batch["number"], batch["position"], len(batch["sample_id"])
+        (tensor([0, 1]), tensor([0, 1]), 2)
     """
 
     def __init__(
@@ -83,12 +110,13 @@ class RingStream(_Iterable):
         equal: str | None = "drop",
         parts: Sequence[str] | None = None,
         as_tuple: bool = False,
-        transform: Callable[[Any], Any] | None = None,
+        transform: Callable[..., Any] | None = None,
+        info: bool = False,
         rank: int | None = None,
         world_size: int | None = None,
         shuffle: bool = False,
         seed: int = 0,
-        pad_value: float = -100,
+        pad_value: float | Mapping[str, float] = -100,
         epochs: int | None = None,
         prefetch_bytes: int | None = None,
         run: str | None = None,
@@ -100,9 +128,6 @@ class RingStream(_Iterable):
         from ringreel.torch import _checked  # here, because that module imports this one
 
         self._ring = Ring._of(config)
-        self._parts = _checked(parts, self._ring.sample)
-        self._as_tuple = as_tuple
-        self._transform = transform
         self._share = None if rank is None and world_size is None else _placed(rank, world_size)
         self._run = run
         # Without a named run, all workers of this dataset's loaders still share one.
@@ -122,7 +147,11 @@ class RingStream(_Iterable):
             "threads": threads,
         }
         # Raises errors of the arguments now, and not in a worker.
-        self._ring._stream(*(self._share or (0, 1)), run=run, **self._options)
+        stream = self._ring._stream(*(self._share or (0, 1)), run=run, **self._options)
+        known = self._ring.sample
+        self._given = Conversion(
+            _checked(parts, known), as_tuple, transform, stream.seed, info, padding=equal == "pad", known=known
+        )
 
     def __repr__(self) -> str:
         return f"<ringreel.torch.RingStream {self._ring.path}>"
@@ -164,17 +193,6 @@ class RingStream(_Iterable):
         if distributed.is_available() and distributed.is_initialized():
             return distributed.get_rank(), distributed.get_world_size()
         return rank_and_world()
-
-    def _given(self, sample: Sample) -> Any:
-        tensors: dict[str, Any] = sample.torch(*self._parts)
-        if not sample.is_padding:
-            for name, tensor in tensors.items():
-                if isinstance(tensor, torch.Tensor):
-                    mark(tensor, sample, name)
-        if self._options["equal"] == "pad":
-            tensors["is_padding"] = torch.tensor(sample.is_padding)
-        value = tuple(tensors.values()) if self._as_tuple else tensors
-        return value if self._transform is None else self._transform(value)
 
 
 class RingIterator(Iterator[Any]):

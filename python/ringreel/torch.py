@@ -23,13 +23,15 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ringreel._arguments import integer
 from ringreel._dataset import Dataset
 from ringreel._errors import ReclaimedError
 from ringreel._ring import Config, Ring
 from ringreel._sample import Sample
-from ringreel._torch_batches import collate, mark
+from ringreel._torch_batches import collate
 from ringreel._torch_images import ImageRecordStream
 from ringreel._torch_stream import RingStream
+from ringreel._torch_transforms import Conversion
 
 __all__ = ["ImageRecordStream", "RingDataset", "RingStream", "collate"]
 
@@ -63,20 +65,32 @@ class RingDataset(_MapStyle):
     call ``refresh`` in one of them, send its ``generation`` to the others, and call
     ``refresh(generation)`` there.
 
+    A ``transform`` that has a parameter named ``rng`` gets a ``numpy.random.Generator``, a new one for each
+    sample: ``numpy.random.default_rng([seed, epoch, generation, position])``, where ``position`` is that of
+    the sample in its generation, and ``epoch`` the argument of ``set_epoch``, which is to be called before
+    each epoch, as for a ``DistributedSampler``. A parameter named ``info`` gets the ``ringreel.Sample``.
+    See ``RingStream``.
+
     Args:
         config (str | os.PathLike | Mapping | Ring): Path of a YAML file, a dict of the same keys, or a
             ``ringreel.Ring``.
         parts (Sequence[str] | None): Names of the parts to return, in this order. None (the default)
             returns all, in the order of ``SAMPLE``.
         as_tuple (bool): Whether a sample is a tuple of its parts instead of a dict. Default False.
-        transform (Callable | None): Called with each sample (dict or tuple), in the worker; its result
-            is returned instead. Default None.
+        transform (Callable | None): Called with each sample (dict or tuple), in the worker, and with
+            ``rng`` and ``info`` if it has parameters of these names (see above); its result is returned
+            instead. Default None.
         timeout (float | None): Seconds to wait for the ring's first generation. None (the default) waits
             without limit.
+        seed (int): Seed of ``rng``. Default 0.
+        info (bool): Whether a sample has three more items: "sample_id" (str), "generation" and "position"
+            (int). In a tuple they follow the parts. In a batch they are a list of str and two tensors.
+            Default False.
 
     Raises:
         ConfigError: The configuration cannot be used.
-        ValueError: ``parts`` is empty, or names a part that is not in the configuration's ``SAMPLE``.
+        ValueError: ``parts`` is empty, or names a part that is not in the configuration's ``SAMPLE``, or a
+            part has the name of an item that ``info`` adds.
         RingTimeoutError: No generation appeared within ``timeout`` seconds.
 
     Example:
@@ -92,13 +106,15 @@ class RingDataset(_MapStyle):
         config: Config | Ring,
         parts: Sequence[str] | None = None,
         as_tuple: bool = False,
-        transform: Callable[[Any], Any] | None = None,
+        transform: Callable[..., Any] | None = None,
         timeout: float | None = None,
+        seed: int = 0,
+        info: bool = False,
     ) -> None:
         ring = Ring._of(config)
-        self._parts = _checked(parts, ring.sample)
-        self._as_tuple = as_tuple
-        self._transform = transform
+        names = _checked(parts, ring.sample)
+        seed = integer("seed", seed) % (1 << 64)
+        self._given = Conversion(names, as_tuple, transform, seed, info, padding=False, known=ring.sample)
         self._config = ring._config
         self._pid = os.getpid()
         self._dataset = Dataset(self._config, timeout, own=True)
@@ -106,8 +122,8 @@ class RingDataset(_MapStyle):
         self._number = self._dataset.generation
         self._length = len(self._dataset)
         self._missed: set[int] = set()
-        #: The generation that workers read. It is in shared memory, so running workers see changes.
-        self._shared = torch.tensor([self._number]).share_memory_()
+        #: The generation that workers read, and the epoch. They are in shared memory, so running workers see changes.
+        self._shared = torch.tensor([self._number, 0]).share_memory_()
         _made.add(self)
 
     def __repr__(self) -> str:
@@ -171,12 +187,8 @@ class RingDataset(_MapStyle):
         if not 0 <= position < self._length:
             raise IndexError(f"no sample {asked}: generation {self._number} has {self._length}")
         sample = _read(dataset, position)
-        tensors = sample.torch(*self._parts)
-        for name, tensor in tensors.items():
-            if isinstance(tensor, torch.Tensor):
-                mark(tensor, sample, name)
-        value = tuple(tensors.values()) if self._as_tuple else tensors
-        return value if self._transform is None else self._transform(value)
+        sample.epoch = int(self._shared[1])
+        return self._given(sample)
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """Returns the samples at ``indices``, in that order. Raises what ``dataset[index]`` raises."""
@@ -219,11 +231,42 @@ class RingDataset(_MapStyle):
         self._shared[0] = number
         return number != before
 
+    def set_epoch(self, epoch: int) -> None:
+        """Sets the number of the epoch, which is part of the seed of a transform's ``rng``.
+
+        Call it before each epoch, in the process that holds the loaders. Their workers follow. A resumed
+        training that sets the same numbers gets the same random numbers. Without a call, the number is 0.
+
+        Args:
+            epoch (int): Number of the epoch, 0 or more.
+
+        Raises:
+            RuntimeError: The caller is a worker.
+            TypeError: ``epoch`` is not an integer.
+            ValueError: ``epoch`` is negative.
+
+        Example:
+            >>> from ringreel.torch import RingDataset
+            >>> dataset = RingDataset("config.yaml", transform=lambda sample, rng: rng.integers(100))
+            >>> first = dataset[0]
+            >>> dataset.set_epoch(1)
+            >>> dataset[0] == first
+            False
+            >>> dataset.set_epoch(0)
+            >>> dataset[0] == first
+            True
+        """
+        epoch = integer("epoch", epoch, 0)
+        if torch.utils.data.get_worker_info() is not None:
+            raise RuntimeError("set_epoch() was called in a worker: call it in the process of the DataLoader")
+        self._settle()
+        self._shared[1] = epoch
+
     def _current(self) -> Dataset:
         """Returns the dataset of this process. In a worker, follows the trainer's ``refresh`` first."""
         self._settle()
-        if torch.utils.data.get_worker_info() is not None and int(self._shared) != self._number:
-            number = int(self._shared)
+        if torch.utils.data.get_worker_info() is not None and int(self._shared[0]) != self._number:
+            number = int(self._shared[0])
             self._adopt(Dataset(self._config, self._timeout, number, own=True), number)
         return self._dataset
 
@@ -233,7 +276,7 @@ class RingDataset(_MapStyle):
             return
         self._pid = os.getpid()
         if torch.utils.data.get_worker_info() is None:
-            self._shared = torch.tensor([self._number]).share_memory_()
+            self._shared = torch.tensor([self._number, int(self._shared[1])]).share_memory_()
 
     def _adopt(self, dataset: Dataset, number: int) -> None:
         self._missed.update(self._dataset.missing)

@@ -1,0 +1,68 @@
+"""What torch's datasets return for a sample: a dict or a tuple of tensors, transformed."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ringreel._sample import Sample
+from ringreel._torch_batches import mark
+from ringreel._transforms import Transform, random_of
+
+#: Names of the items that ``info=True`` adds to a sample.
+_INFO = ("sample_id", "generation", "position")
+
+
+class Conversion:
+    """Turns a ``Sample`` into what a dataset returns."""
+
+    def __init__(
+        self,
+        parts: Sequence[str],
+        as_tuple: bool,
+        transform: Callable[..., Any] | None,
+        seed: int,
+        info: bool,
+        padding: bool,
+        known: Sequence[str] | None,
+    ) -> None:
+        """Stores the arguments of the dataset.
+
+        Args:
+            parts (Sequence[str]): Names of the parts; empty for all.
+            as_tuple (bool): Whether the result is a tuple instead of a dict.
+            transform (Callable | None): The user's function.
+            seed (int): Seed of the user's function.
+            info (bool): Whether to add the id, the generation and the position.
+            padding (bool): Whether to add "is_padding".
+            known (Sequence[str] | None): Names of all parts, if the configuration has them.
+        """
+        self._parts = parts
+        self._as_tuple = as_tuple
+        self._transform = None if transform is None else Transform("transform", transform)
+        self._seed = seed
+        self._info = info
+        self._padding = padding
+        self._refuse(parts or known or ())
+
+    def _refuse(self, parts: Any) -> None:
+        """Raises ValueError if an item that ``info=True`` adds has the name of a part."""
+        for name in _INFO if self._info else ():
+            if name in parts:
+                raise ValueError(f"info: samples have a part {name!r}; leave it out with parts=, or pass info=False")
+
+    def __call__(self, sample: Sample) -> Any:
+        tensors: dict[str, Any] = sample.torch(*self._parts)
+        if not sample.is_padding:
+            for name, tensor in tensors.items():
+                if isinstance(tensor, torch.Tensor):
+                    mark(tensor, sample, name)
+        if self._info:
+            self._refuse(tensors)
+            tensors.update((name, getattr(sample, name)) for name in _INFO)
+        if self._padding:
+            tensors["is_padding"] = torch.tensor(sample.is_padding)
+        value = tuple(tensors.values()) if self._as_tuple else tensors
+        if self._transform is None:
+            return value
+        return self._transform(value, sample, random_of(self._seed, sample) if self._transform.has_rng else None)
