@@ -62,6 +62,7 @@ from ringreel._errors import (
 )
 from ringreel._generator import Generator, Summary
 from ringreel._loader import StreamLoader
+from ringreel._mapped_stream import MappedStream
 from ringreel._mixture import Mixture
 from ringreel._ring import Ring
 from ringreel._ringreel import __version__
@@ -78,6 +79,7 @@ __all__ = [
     "DamagedSampleError",
     "Dataset",
     "Generator",
+    "MappedStream",
     "Mixture",
     "ReclaimedError",
     "Ring",

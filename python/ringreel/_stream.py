@@ -3,13 +3,14 @@
 import contextlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 from ringreel import _ringreel
 from ringreel._errors import DamagedSampleError, RingreelError
 from ringreel._log import Waiting, logger
+from ringreel._mapped_stream import MappedStream
 from ringreel._sample import Sample
 
 #: Default number of threads that read ahead.
@@ -80,6 +81,83 @@ class Stream(Iterator[Sample]):
         if error.sample_id not in self._damaged:
             self._damaged.add(error.sample_id)
             logger.warning("%s: %s", "sample skipped" if skipped else "sample replaced by another one", error)
+
+    def map(self, function: Callable[..., Any]) -> MappedStream:
+        """Returns an iterator over ``function(sample)`` of each sample.
+
+        The new iterator takes the place of this one, which must not be read any more. It has ``state_dict``,
+        ``load_state_dict`` and ``close``, and is a context manager.
+
+        Args:
+            function (Callable): Called with each sample, and with ``rng`` and ``info`` if it has parameters of
+                these names. See ``MappedStream``.
+
+        Returns:
+            MappedStream: The results, in the order of the samples.
+
+        Raises:
+            TypeError: ``function`` is not callable.
+
+        Example:
+            >>> stream = ringreel.Ring("config.yaml").stream(epochs=1)
+            >>> list(stream.map(lambda sample: int(sample["label"])))
+            [0, 1, 2, 3]
+
+            With random numbers that are the same after a resume:
+
+            >>> stream = ringreel.Ring("config.yaml").stream(epochs=1, seed=1)
+            >>> noisy = stream.map(lambda sample, rng: sample["data"] + rng.normal(0, 0.1, (2, 3)))
+            >>> next(noisy).shape
+            (2, 3)
+        """
+        return MappedStream(self).map(function)
+
+    def filter(self, function: Callable[..., Any]) -> MappedStream:
+        """Returns an iterator over the samples for which ``function(sample)`` is true.
+
+        The new iterator takes the place of this one, as that of ``map`` does.
+
+        Args:
+            function (Callable): Called with each sample, and with ``rng`` and ``info`` if it has parameters of
+                these names. See ``MappedStream``.
+
+        Returns:
+            MappedStream: The samples that are kept, in order.
+
+        Raises:
+            TypeError: ``function`` is not callable.
+
+        Example:
+            >>> stream = ringreel.Ring("config.yaml").stream(epochs=1)
+            >>> [int(sample["label"]) for sample in stream.filter(lambda sample: sample["label"] != 1)]
+            [0, 2, 3]
+        """
+        return MappedStream(self).filter(function)
+
+    def flat_map(self, function: Callable[..., Any]) -> MappedStream:
+        """Returns an iterator over all items of ``function(sample)`` of each sample.
+
+        The items of a sample, such as the patches of a volume, are made when the first of them is needed,
+        and are in memory until they were returned. The new iterator takes the place of this one, as that of
+        ``map`` does.
+
+        Args:
+            function (Callable): Called with each sample, and with ``rng`` and ``info`` if it has parameters of
+                these names; returns an iterable. See ``MappedStream``.
+
+        Returns:
+            MappedStream: The items, in the order of the samples.
+
+        Raises:
+            TypeError: ``function`` is not callable.
+
+        Example:
+            >>> stream = ringreel.Ring("config.yaml").stream(epochs=1)
+            >>> rows = stream.flat_map(lambda sample: sample["data"])
+            >>> [row.tolist() for row in rows][:3]
+            [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]
+        """
+        return MappedStream(self).flat_map(function)
 
     @property
     def damaged(self) -> int:
