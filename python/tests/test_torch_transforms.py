@@ -22,8 +22,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),
 ]
 
-# Numbers of cases of the property: resumed in this process, and in loaders with 0, 1 and 4 workers. With those of a killed
-# trainer there are 200.
+# Numbers of cases of the property: resumed in this process, and in loaders with 0, 1 and 4 workers. With the 5 cases of
+# a killed trainer there are 200.
 HERE, LOADERS = 180, 15
 
 

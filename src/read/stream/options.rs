@@ -81,3 +81,19 @@ impl Default for StreamOptions {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pad_values_replace_pad_value_for_the_parts_that_they_name() {
+        let pad_values = BTreeMap::from([("input_ids".to_owned(), 0.0)]);
+        let options = StreamOptions { pad_value: 7.0, pad_values, ..StreamOptions::default() };
+        assert_eq!((options.pad_value_of("input_ids"), options.pad_value_of("labels")), (0.0, 7.0));
+        let parts = ["labels", "input_ids"].map(str::to_owned);
+        options.check_pad_values(&parts).unwrap();
+        let error = options.check_pad_values(&parts[..1]).unwrap_err();
+        assert_eq!(error.to_string(), "pad_value: no part \"input_ids\"; the parts are labels");
+    }
+}
