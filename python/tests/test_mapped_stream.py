@@ -184,3 +184,18 @@ def test_state_with_an_invalid_count_is_refused(ring_of):
         with pytest.raises(error, match="^outputs: expected"):
             stream.load_state_dict({**stream.state_dict(), "outputs": value})
     assert list(itertools.islice(stream, 3)) == [2, 1, 2]
+
+
+def test_mixture_of_mapped_streams_resumes_exactly(ring_of):
+    ring = ring_of(12)
+
+    def mixture():
+        streams = [mapped(ring, run=f"mixed{n}", epochs=1, seed=n) for n in range(2)]
+        return ringreel.Mixture(streams, [1, 2], seed=4)
+
+    whole = list(mixture())
+    first = mixture()
+    given = list(itertools.islice(first, 7))
+    resumed = mixture()
+    resumed.load_state_dict(json.loads(json.dumps(first.state_dict())))
+    assert given + list(resumed) == whole
