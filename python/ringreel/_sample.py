@@ -41,8 +41,8 @@ class Sample(Mapping[str, Any]):
         generation (int): The generation that it was read from.
         position (int): Its position in the generation, from 0. It depends neither on the order in which
             samples are read nor on the number of ranks and workers.
-        epoch (int | None): Number of the epoch, in the stream's run, in which a stream read it, from 0.
-            None for a sample that was read by index.
+        epoch (int | None): Number of the epoch, in the stream's run, in which a stream read it, from 0; for
+            ``torch.RingDataset`` the number that ``set_epoch`` set. None for other samples read by index.
         is_padding (bool): True for a padding sample, which ``Ring.stream(equal="pad")`` adds so that all
             ranks take the same number of steps. Every element of its parts is ``pad_value``; its shapes,
             its id and its meta are those of a real sample.
