@@ -13,10 +13,12 @@ mod handle;
 mod manager_watch;
 mod open_segment;
 mod schema;
+mod sealing;
 mod status_log;
 mod unreported;
 
 pub use handle::Generator;
+pub use sealing::Sealing;
 
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -33,6 +35,7 @@ use commit_queue::CommitQueue;
 use manager_watch::ManagerWatch;
 use open_segment::OpenSegment;
 use ringreel_format::{DType, Meta, PartRef, SampleRef, SegmentWriter};
+use sealing::BeforeSeal;
 use status_log::StatusLog;
 use std::sync::Arc;
 use unreported::Unreported;
@@ -83,6 +86,7 @@ struct Core {
     open: OpenSegment,
     queue: CommitQueue,
     unreported: Unreported,
+    before_seal: BeforeSeal,
     /// Promotions made by this generator.
     swaps: u64,
 }
@@ -98,6 +102,7 @@ impl Core {
             manager: ManagerWatch::new(),
             queue: CommitQueue::default(),
             unreported: Unreported::default(),
+            before_seal: BeforeSeal::default(),
             swaps: 0,
             ring,
         }
@@ -202,8 +207,11 @@ impl Core {
             return Ok(Vec::new());
         };
         let info = (writing.info().id, writing.info().born);
+        let samples = writing.samples();
         // A segment that was named by an earlier call may have been adopted and listed since.
         let is_new = !writing.is_closed();
+        let (owner, discarded) = (&self.ring.me, self.open.discarded());
+        self.before_seal.call(Sealing { owner, id: info.0, born: info.1, samples, discarded })?;
         let sealed = loop {
             let Some(writing) = self.open.writer_mut() else { return Ok(Vec::new()) };
             match writing.seal() {

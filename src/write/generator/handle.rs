@@ -30,7 +30,7 @@ const LONGEST_BUSY_PAUSE: Duration = Duration::from_secs(2);
 pub struct Generator {
     // Dropped first: ends the thread.
     upkeep: Upkeep,
-    core: Arc<Mutex<Core>>,
+    pub(super) core: Arc<Mutex<Core>>,
     ring: Arc<Ring>,
 }
 
@@ -142,7 +142,7 @@ impl Generator {
     }
 }
 
-fn lock(core: &Mutex<Core>) -> MutexGuard<'_, Core> {
+pub(super) fn lock(core: &Mutex<Core>) -> MutexGuard<'_, Core> {
     core.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -1,0 +1,66 @@
+//! A callback before each seal, for callers that must know after a crash which of their inputs are in the ring.
+//!
+//! A caller that is killed between the seal of a segment and its own note of that cannot tell finished samples from lost
+//! ones. With the callback it notes the segment first, and asks [`Ring::is_sealed`] when it starts again.
+
+use super::Generator;
+use crate::error::Result;
+use crate::manifest::store::Lookup;
+use crate::ring::Ring;
+use ringreel_format::SegmentId;
+
+/// A segment that is about to be sealed.
+#[derive(Clone, Copy, Debug)]
+pub struct Sealing<'a> {
+    /// The process that wrote it.
+    pub owner: &'a str,
+    /// The segment.
+    pub id: SegmentId,
+    /// The first generation whose manifest can list it.
+    pub born: u64,
+    /// Samples in it.
+    pub samples: u64,
+    /// Samples of this generator that were thrown away with segments that could not be completed.
+    pub discarded: u64,
+}
+
+type Callback = Box<dyn FnMut(Sealing<'_>) -> Result<()> + Send>;
+
+/// The callback, if there is one.
+#[derive(Default)]
+pub(crate) struct BeforeSeal(Option<Callback>);
+
+impl BeforeSeal {
+    /// Calls it.
+    ///
+    /// # Errors
+    /// Its error; the segment is not sealed then.
+    pub fn call(&mut self, sealing: Sealing<'_>) -> Result<()> {
+        self.0.as_mut().map_or(Ok(()), |callback| callback(sealing))
+    }
+}
+
+impl Generator {
+    /// Calls `callback` before each seal of a segment, from whichever thread seals it. Where sealing is tried again, it
+    /// is called again for the same segment. If it fails, the segment stays as it is, and the call that would have sealed
+    /// it returns the error.
+    pub fn before_seal(&mut self, callback: impl FnMut(Sealing<'_>) -> Result<()> + Send + 'static) {
+        super::handle::lock(&self.core).before_seal = BeforeSeal(Some(Box::new(callback)));
+    }
+}
+
+impl Ring {
+    /// Whether the segment `id` of a process that has ended was sealed: it is in its owner's directory, or a manifest
+    /// from generation `born` on lists it. False for a segment in quarantine, and where the manifest was pruned.
+    ///
+    /// # Errors
+    /// What the filesystem says; a damaged manifest.
+    pub fn is_sealed(&self, owner: &str, id: SegmentId, born: u64) -> Result<bool> {
+        // In this order: the name in staging is removed only after a manifest lists the segment.
+        if self.fs.exists(&self.layout.sealed(owner, id))? {
+            return Ok(true);
+        }
+        let newest = self.manifests.newest_listed()?;
+        Ok(matches!(self.manifests.find(id, born, newest)?, Lookup::Listed(_)))
+    }
+}
