@@ -140,6 +140,8 @@ mod cli {
     mod extremes;
     /// The output of each subcommand for fixed rings.
     mod golden;
+    /// ringreel import.
+    mod import;
     /// The exit status if a generation is missing.
     mod incomplete;
     /// Log lines and progress bars.

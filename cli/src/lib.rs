@@ -13,6 +13,7 @@ pub mod formats;
 mod gc;
 mod generate;
 mod http;
+mod import;
 mod index;
 mod inspect;
 mod manager;
@@ -155,7 +156,9 @@ segments of dead generators. Ctrl-C and SIGTERM stop it; its lease then passes t
     Gc(gc::Options),
     /// Export samples as RecordIO, .npy or webdataset files
     Export(export::Options),
-    /// Pack images, .npy, NIfTI or text into RecordIO files or a ring
+    /// Import images, .rec, .npy, NIfTI or text into a ring
+    Import(import::Options),
+    /// Pack images, .npy, NIfTI or text into RecordIO files
     Pack(pack::Options),
     /// Show the effective configuration and the origin of each value
     #[command(after_help = "\
@@ -212,6 +215,7 @@ pub fn run_from(args: Vec<OsString>) -> i32 {
         Command::Repair(options) => repair::run(options),
         Command::Gc(options) => gc::run(options),
         Command::Export(options) => export::run(options),
+        Command::Import(options) => import::run(options),
         Command::Pack(options) => pack::run(options),
         Command::Config(common) => config::run(common),
         Command::Index(options) => index::run(options),

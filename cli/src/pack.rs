@@ -2,16 +2,12 @@
 
 use super::output::{json_line, line, plain_path, progress};
 use super::signals::Stop;
-use crate::convert::output::with_end;
+use crate::convert::output::{RecFile, with_end};
 use crate::convert::pack::inputs::{Pattern, find};
-use crate::convert::pack::target::{Journal, Target, rec_paths};
 use crate::convert::pack::{Done, Watch, files, im2rec, image, list};
 use clap::{Args, ValueEnum};
-use ringreel::Config;
-use ringreel::config::check_names;
 use ringreel::error::Error;
 use serde_json::json;
-use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -20,13 +16,13 @@ use std::time::Instant;
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  ringreel pack --list --recursive train photos  list images in train.lst, one label per folder
-  ringreel pack train photos --resize 256        pack the images of train.lst into train.rec
-  ringreel pack train photos --pass-through      the same, without re-encoding the images
-  ringreel pack --from npy   volumes -o volumes  pack one .npy file per record into volumes.rec
-  ringreel pack --from text  words.txt -o words  pack one line per record into words.rec
-  ringreel pack --from nifti scans -c config.yaml --part 'data=*_t1.nii' --part 'label=*_seg.nii'
-                                                 write samples of two parts, matched by the *
+  ringreel pack --list --recursive train photos     train.lst of the images below photos, a label for each directory
+  ringreel pack train photos --resize 256           train.rec and train.idx of what train.lst names
+  ringreel pack train photos --pass-through         the same, with the files' bytes as they are
+  ringreel pack --from npy   volumes -o volumes     volumes.rec: an .npy file in each record
+  ringreel pack --from text  words.txt -o words     words.rec: a line in each record
+
+Samples in a ring are made by `ringreel import`.
 
 Lists and image records have the format of MXNet's im2rec.py. The output has the order of the
 input and is the same for any number of threads. Inputs that cannot be packed are skipped with a
@@ -43,8 +39,6 @@ pub struct Options {
     /// Kind of input
     #[arg(long, value_name = "KIND", value_enum, default_value_t = From::Images)]
     from: From,
-    #[command(flatten)]
-    others: Others,
     #[command(flatten)]
     lists: Lists,
     #[command(flatten)]
@@ -76,22 +70,7 @@ enum From {
     Text,
 }
 
-/// Arguments for arrays and text.
-#[derive(Args)]
-#[command(next_help_heading = "Arrays and text")]
-struct Others {
-    /// Write to the ring of this configuration file instead of RecordIO files; samples become readable at the end
-    #[arg(short, long, value_name = "PATH", conflicts_with = "output")]
-    config: Option<PathBuf>,
-    /// With -c: record each finished input in this file, and skip the inputs it already lists
-    #[arg(long, value_name = "PATH", requires = "config")]
-    journal: Option<PathBuf>,
-    /// Files of one part: a path relative to the folder with one *, whose match is equal in all parts of a sample
-    #[arg(long = "part", value_name = "NAME=PATTERN", value_parser = Pattern::parse)]
-    parts: Vec<Pattern>,
-}
-
-/// Arguments for lists of images.
+/// How lists are made.
 #[derive(Args)]
 #[command(next_help_heading = "Lists of images")]
 struct Lists {
@@ -169,9 +148,6 @@ impl Options {
 pub fn run(options: &Options) -> anyhow::Result<i32> {
     match options.from {
         _ if options.lists.list => make_lists(options),
-        From::Images if options.others.config.is_some() => {
-            Err(Error::Sample("images can only be packed into RecordIO files: use -o instead of -c".to_owned()).into())
-        }
         From::Images => pack_images(options),
         _ => pack_others(options),
     }
@@ -260,51 +236,32 @@ fn pack_images(options: &Options) -> anyhow::Result<i32> {
 }
 
 fn pack_others(options: &Options) -> anyhow::Result<i32> {
-    let Others { config, journal, parts } = &options.others;
-    let config = config.as_ref().map(|path| Config::load(path)).transpose()?;
     let ends: &[&str] = match options.from {
         From::Npy => &[".npy"],
         _ => &[".nii", ".nii.gz"],
     };
-    let any = Pattern { part: None, begin: String::new(), ends: ends.iter().map(|end| (*end).to_owned()).collect() };
-    let patterns = if parts.is_empty() { vec![any] } else { parts.clone() };
-    if options.from == From::Text && !parts.is_empty() {
-        return Err(Error::Sample("--part requires --from npy or nifti: a line of text has one part".to_owned()).into());
-    }
-    let names = names(&patterns, config.as_ref())?;
     let stop = Stop::on_signals()?;
-    let stopped = || stop.is_set();
-    let mut notes = Vec::new();
-    let mut inputs = Vec::new();
+    let (mut inputs, mut notes) = (Vec::new(), Vec::new());
     if options.from != From::Text {
-        (inputs, notes) = find(&options.paths, &patterns)?;
+        (inputs, notes) = find(&options.paths, &[Pattern::of_ends(ends)])?;
     }
     if options.strict && !notes.is_empty() {
         return Err(Error::Sample(notes.remove(0)).into());
     }
-    notes.iter().for_each(|note| tracing::warn!("skipped: {note}"));
-    let target = match (&config, &options.output) {
-        (Some(config), _) => {
-            let journal = journal.as_ref().map(|path| Journal::open(path)).transpose()?;
-            Target::ring(config, &names, journal, &stopped)?
-        }
-        (None, Some(output)) => {
-            let output =
-                if output.extension() == Some(OsStr::new("rec")) { output.with_extension("") } else { output.clone() };
-            rec_paths(&output, &names).iter().try_for_each(|path| not_in_the_way(path, options.force))?;
-            Target::rec(&output, &names)?
-        }
-        (None, None) => {
-            return Err(Error::Sample("no output: use -o PATH, or -c CONFIG for a ring".to_owned()).into());
-        }
+    notes.iter().for_each(|note| tracing::warn!("left out: {note}"));
+    let Some(output) = &options.output else {
+        return Err(Error::Sample("-o NAME is missing (`ringreel import` writes into a ring)".to_owned()).into());
     };
+    let output = if output.extension() == Some(OsStr::new("rec")) { output.clone() } else { with_end(output, ".rec") };
+    not_in_the_way(&output, options.force)?;
+    let out = RecFile::begin(&output)?;
     let started = Instant::now();
     let bar = progress((options.from != From::Text).then_some(0), "packing");
-    let watch = Watch { total: &|n| bar.set_length(n), step: &|| bar.inc(1), stop: &stopped };
+    let watch = Watch { total: &|n| bar.set_length(n), step: &|| bar.inc(1), stop: &|| stop.is_set() };
     let how = files::Options { threads: options.threads(), strict: options.strict };
     let done = match options.from {
-        From::Text => files::lines(&options.paths, target, how, &watch),
-        _ => files::arrays(&inputs, &names, target, how, &watch),
+        From::Text => files::lines(&options.paths, out, &watch),
+        _ => files::arrays(&inputs, out, how, &watch),
     };
     bar.finish_and_clear();
     let mut done = done?;
@@ -313,29 +270,7 @@ fn pack_others(options: &Options) -> anyhow::Result<i32> {
     Ok(i32::from(done.skipped > 0))
 }
 
-/// Returns the parts' names: those of `--part`, or the only name of SAMPLE.
-fn names(patterns: &[Pattern], config: Option<&Config>) -> anyhow::Result<Vec<String>> {
-    let sample = config.and_then(|config| config.sample.as_ref());
-    let names: Vec<String> = match (patterns, sample) {
-        ([Pattern { part: None, .. }], Some(sample)) if sample.len() > 1 => {
-            let parts = sample.join(", ");
-            return Err(Error::Sample(format!("SAMPLE has the parts {parts}: assign files to them with --part")).into());
-        }
-        ([Pattern { part: None, .. }], Some(sample)) => sample.clone(),
-        _ => patterns.iter().map(|pattern| pattern.part.clone().unwrap_or_else(|| "data".to_owned())).collect(),
-    };
-    check_names(&names).map_err(|why| Error::Sample(format!("parts {}: {why}", names.join(", "))))?;
-    let sorted = |names: &[String]| names.iter().cloned().collect::<BTreeSet<_>>();
-    if let Some(sample) = sample.filter(|sample| sorted(sample) != sorted(&names)) {
-        let (given, wanted) = (names.join(", "), sample.join(", "));
-        return Err(
-            Error::Sample(format!("--part names [{given}], but SAMPLE is [{wanted}]: they must be the same")).into()
-        );
-    }
-    Ok(names)
-}
-
-/// Returns the lists whose path begins with `prefix`, as in im2rec; or `prefix` itself if it is a list.
+/// The lists whose path begins with `prefix`, as im2rec takes them; or the one that it is.
 fn lists_of(prefix: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if prefix.extension() == Some(OsStr::new("lst")) {
         return Ok(vec![prefix.to_owned()]);
@@ -386,16 +321,16 @@ fn not_in_the_way(path: &Path, force: bool) -> anyhow::Result<()> {
 }
 
 fn tell(options: &Options, done: &Done, seconds: f64) -> anyhow::Result<()> {
-    let Done { samples, skipped, kept, bytes, files } = done;
+    let Done { samples, skipped, bytes, files, .. } = done;
     if options.json {
         let files: Vec<_> = files.iter().map(|path| path.to_string_lossy()).collect();
         return Ok(json_line(&json!({
-            "files": files, "samples": samples, "skipped": skipped, "kept": kept, "bytes": bytes, "seconds": seconds,
+            "files": files, "samples": samples, "skipped": skipped, "bytes": bytes, "seconds": seconds,
         }))?);
     }
     for path in files.iter().filter(|path| path.extension().is_none_or(|end| end != "idx")) {
         line(&plain_path(path))?;
     }
-    let what = if options.others.config.is_some() { "samples" } else { "records" };
-    Ok(line(&crate::render::totals::packed(done, what, seconds))?)
+    let skipped = if *skipped > 0 { format!(", {skipped} LEFT OUT") } else { String::new() };
+    Ok(line(&format!("{samples} records ({}) in {seconds:.1} s{skipped}", human_bytes(*bytes)))?)
 }

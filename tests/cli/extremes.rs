@@ -26,13 +26,14 @@ const VALUES: [&str; 12] = [
 ];
 
 /// Each subcommand with numeric options, with the other arguments that it needs.
-const COMMANDS: [&[&str]; 16] = [
+const COMMANDS: [&[&str]; 17] = [
     &["cat", "demo.ring", "--as", "json"],
     &["cat", "demo.ring", "--as", "png", "--part", "data"],
     &["doctor", "-c", "config.yaml"],
     &["export", "demo.ring", "-o", "out", "--force"],
     &["gc", "demo.ring"],
     &["generate", "--samples", "1", "--shape", "8"],
+    &["import", "photos", "--part", "data=*.png", "--part", "label=*.png"],
     &["inspect", "demo.ring"],
     &["inspect", "demo.ring/read.1/000000.rec", "--hex"],
     &["metrics", "demo.ring", "--json"],

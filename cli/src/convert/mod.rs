@@ -2,12 +2,14 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | [`export`] | exports samples as RecordIO, `.npy` files, or webdataset's tar files |
-//! | [`pack`] | packs images, `.npy`, NIfTI and lines of text into RecordIO or a ring |
-//! | [`output`] | output files that get their names when they are complete |
+//! | [`export`] | samples to RecordIO, `.npy` files, webdataset's tar files |
+//! | [`pack`] | images, `.npy`, NIfTI and lines of text to RecordIO |
+//! | [`import`] | the same, and records, into a ring |
+//! | [`output`] | files that have their name only once they are whole |
 //!
 //! The output does not depend on the number of threads. Each thread keeps a few samples in memory.
 
 pub mod export;
+pub mod import;
 pub mod output;
 pub mod pack;

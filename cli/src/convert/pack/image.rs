@@ -57,15 +57,45 @@ pub fn converted(file: Vec<u8>, options: &Options) -> Result<Vec<u8>, String> {
     if options.pass_through {
         return Ok(file);
     }
-    let mut pixels = decode(&file, options.color)?;
-    if options.center_crop {
+    encode(&pixels(&file, options.color, options.center_crop, options.resize)?, options)
+}
+
+/// The pixels of an image's file, cut to the square in the middle and resized so that the shorter side has `shorter`
+/// pixels (0: unchanged).
+///
+/// # Errors
+/// As [`converted`].
+pub fn pixels(file: &[u8], color: Color, center_crop: bool, shorter: u32) -> Result<Pixels, String> {
+    let mut pixels = decode(file, color)?;
+    if center_crop {
         pixels = middle(&pixels);
     }
-    if options.resize > 0 {
-        let (width, height) = new_size(&pixels, options.resize as usize)?;
+    if shorter > 0 {
+        let (width, height) = new_size(&pixels, shorter as usize)?;
         pixels = resize(&pixels, width, height);
     }
-    encode(&pixels, options)
+    Ok(pixels)
+}
+
+/// What the header of an image's file says of its pixels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind {
+    /// Whether it has more than one channel, transparency not counted.
+    pub has_color: bool,
+    /// Bits of each channel.
+    pub bits_per_channel: u16,
+}
+
+/// Reads the header of an image's file.
+///
+/// # Errors
+/// In words: the file is no JPEG or PNG file, or is damaged.
+pub fn kind(file: &[u8]) -> Result<Kind, String> {
+    let reader = ImageReader::new(Cursor::new(file)).with_guessed_format().map_err(|error| error.to_string())?;
+    let decoder = reader.into_decoder().map_err(|error| error.to_string())?;
+    let color = decoder.color_type();
+    let bits_per_channel = color.bits_per_pixel() / u16::from(color.channel_count());
+    Ok(Kind { has_color: color.has_color(), bits_per_channel })
 }
 
 /// Returns the size with `shorter` as its shorter side.

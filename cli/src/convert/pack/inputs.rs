@@ -22,7 +22,12 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Parses `NAME=PATTERN`. The pattern has one `*`, which matches anything, including `/`.
+    /// Every file whose name ends in one of `ends`, for the only part.
+    pub fn of_ends(ends: &[&str]) -> Pattern {
+        Pattern { part: None, begin: String::new(), ends: ends.iter().map(|end| (*end).to_owned()).collect() }
+    }
+
+    /// Of `NAME=PATTERN`, where the pattern holds one `*`, which stands for anything, `/` included.
     ///
     /// # Errors
     /// A text of another form.

@@ -40,10 +40,38 @@ pub struct Lists {
     pub notes: Vec<String>,
 }
 
-struct Image {
+/// An image below a folder.
+#[derive(Clone, Debug)]
+pub struct Image {
     index: usize,
-    label: usize,
-    path: String,
+    /// The place of its directory among the labels.
+    pub label: usize,
+    /// Its path, relative to the folder.
+    pub path: String,
+}
+
+/// The images below a folder.
+#[derive(Debug)]
+pub struct Found {
+    /// The images, in the order of `im2rec --list --recursive --no-shuffle`.
+    pub images: Vec<Image>,
+    /// As [`Lists::labels`].
+    pub labels: Vec<String>,
+    /// As [`Lists::notes`].
+    pub notes: Vec<String>,
+}
+
+/// Finds the images below `root` whose names end in one of `ends`.
+///
+/// # Errors
+/// No directory there; what the filesystem says.
+pub fn images(root: &Path, ends: &[&str]) -> Result<Found> {
+    let ends = ends.iter().map(|end| (*end).to_owned()).collect();
+    let (train_ratio, test_ratio) = (1.0, 0.0);
+    let options = Options { recursive: true, shuffle: None, train_ratio, test_ratio, chunks: 1, ends, force: false };
+    let mut lists = Lists::default();
+    let images = find(root, &options, &mut lists)?;
+    Ok(Found { images, labels: lists.labels, notes: lists.notes })
 }
 
 /// Maximum of `chunks`.

@@ -1,15 +1,14 @@
-//! Packs files of other formats into RecordIO or a ring, in the order of the input, with several threads.
+//! Files of other formats into RecordIO: in the order in which they are named, by several threads.
 //!
 //! | file | contents |
 //! |---|---|
-//! | this one | common code |
-//! | [`list`], `shuffle` | writes `.lst` files of images |
-//! | [`im2rec`] | packs the images of a list |
-//! | [`image`], [`resize`] | converts an image |
-//! | [`inputs`] | finds the files of each sample |
-//! | [`array`](mod@array), [`npy`], [`nifti`] | reads the array in a file |
-//! | [`target`] | writes to RecordIO files or a ring |
-//! | [`files`] | packs arrays and lines of text |
+//! | here | what all of them share |
+//! | [`list`], `shuffle` | `.lst` files of images |
+//! | [`im2rec`] | images that such a list names |
+//! | [`image`], [`resize`] | what becomes of each |
+//! | [`inputs`] | files that go together into a sample |
+//! | [`array`](mod@array), [`npy`], [`nifti`] | the tensor that a file holds |
+//! | [`files`] | arrays and lines of text |
 
 pub mod array;
 pub mod files;
@@ -21,7 +20,6 @@ pub mod nifti;
 pub mod npy;
 pub mod resize;
 mod shuffle;
-pub mod target;
 
 use ringreel::error::{Error, Result};
 use std::fs::OpenOptions;
@@ -29,8 +27,8 @@ use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Longest record in bytes.
-const MAX_RECORD: u64 = (1 << 29) - 1;
+/// Longest record.
+pub(super) const MAX_RECORD: u64 = (1 << 29) - 1;
 
 /// The result of packing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,8 +55,8 @@ impl Done {
 /// Callbacks for progress and cancellation.
 pub use crate::convert::export::Watch;
 
-/// Counts and logs a skipped input; with `strict`, fails instead.
-fn skipped(done: &mut Done, strict: bool, path: &Path, why: &str) -> Result<()> {
+/// An input is left out, and why; or with `strict`, that is the end.
+pub(super) fn skipped(done: &mut Done, strict: bool, path: &Path, why: &str) -> Result<()> {
     let message = format!("{}: {why}", path.display());
     if strict {
         return Err(Error::Sample(message));
@@ -68,8 +66,8 @@ fn skipped(done: &mut Done, strict: bool, path: &Path, why: &str) -> Result<()> 
     Ok(())
 }
 
-/// Reads a regular file of at most `most` bytes. Follows links; rejects pipes and devices.
-fn read_file(path: &Path, most: u64) -> std::result::Result<Vec<u8>, String> {
+/// A plain file of at most `most` bytes, whole. Links are followed; what would never end is refused.
+pub(super) fn read_file(path: &Path, most: u64) -> std::result::Result<Vec<u8>, String> {
     let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(|error| error.to_string())?;
     let there = file.metadata().map_err(|error| error.to_string())?;
