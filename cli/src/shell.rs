@@ -41,7 +41,7 @@ pub fn completions(options: &Completions) -> anyhow::Result<i32> {
 
 /// Prints the main page, or writes all pages.
 pub fn man(options: &ManPages) -> anyhow::Result<i32> {
-    let mut command = super::command();
+    let mut command = crate::command();
     command.build();
     let Some(dir) = &options.output else {
         stdout().lock().write_all(page(&command)?.1.as_bytes())?;
