@@ -150,6 +150,8 @@ mod cli {
     mod pack;
     /// ringreel preview.
     mod preview;
+    /// ringreel put.
+    mod put;
     /// ringreel report.
     mod report;
     /// Passwords.

@@ -22,6 +22,7 @@ mod output;
 mod pack;
 mod preview;
 mod promote;
+mod put;
 mod read;
 pub mod render;
 mod repair;
@@ -130,6 +131,8 @@ segments of dead generators. Ctrl-C and SIGTERM stop it; its lease then passes t
     Manager(Common),
     /// Write seeded random samples to the ring
     Generate(generate::Options),
+    /// Write the samples of another program to the ring: .npz files on stdin or in a folder
+    Put(put::Options),
     /// Read samples from the ring
     Read(read::Options),
     /// Promote the filling generation before it is full
@@ -202,6 +205,7 @@ pub fn run_from(args: Vec<OsString>) -> i32 {
         Command::Doctor(options) => doctor::run(options, cli.verbose),
         Command::Manager(common) => manager::run(common),
         Command::Generate(options) => generate::run(options),
+        Command::Put(options) => put::run(options),
         Command::Read(options) => read::run(options),
         Command::Promote(options) => promote::run(options),
         Command::Status(options) => status::run(options),
