@@ -1,11 +1,14 @@
 //! `ringreel pack`
 
+mod im2rec_words;
+
 use super::output::{json_line, line, plain_path, progress};
 use super::signals::Stop;
 use crate::convert::output::{RecFile, with_end};
 use crate::convert::pack::inputs::{Pattern, find};
 use crate::convert::pack::{Done, Watch, files, im2rec, image, list};
 use clap::{Args, ValueEnum};
+use im2rec_words::Words;
 use ringreel::error::Error;
 use serde_json::json;
 use std::ffi::OsStr;
@@ -19,6 +22,7 @@ Examples:
   ringreel pack --list --recursive train photos     train.lst of the images below photos, a label for each directory
   ringreel pack train photos --resize 256           train.rec and train.idx of what train.lst names
   ringreel pack train photos --pass-through         the same, with the files' bytes as they are
+  ringreel pack train.lst photos/ train.rec resize=256 label_width=4     as MXNet's C++ im2rec
   ringreel pack --from npy   volumes -o volumes     volumes.rec: an .npy file in each record
   ringreel pack --from text  words.txt -o words     words.rec: a line in each record
 
@@ -30,7 +34,8 @@ warning.
 Exit status: 0 all inputs are packed, 1 inputs were skipped or packing failed, 2 the arguments are
 invalid.")]
 pub struct Options {
-    /// For images: the prefix of the lists (or one list) and the image folder; otherwise files and folders
+    /// Images: the lists' prefix (or one list), and the folder; or LIST FOLDER OUT.rec key=value ... Others: files
+    /// and folders
     #[arg(value_name = "PATH", num_args = 1.., required = true)]
     paths: Vec<PathBuf>,
     /// Write PATH.rec and PATH.idx [default for images: the list's path]
@@ -148,6 +153,7 @@ impl Options {
 pub fn run(options: &Options) -> anyhow::Result<i32> {
     match options.from {
         _ if options.lists.list => make_lists(options),
+        From::Images if options.paths.len() > 2 => pack_as_cpp(options),
         From::Images => pack_images(options),
         _ => pack_others(options),
     }
@@ -213,20 +219,49 @@ fn pack_images(options: &Options) -> anyhow::Result<i32> {
             png: *encoding == Encoding::Png,
             color,
         },
-        pack_label: *pack_label,
+        labels: if *pack_label { im2rec::Labels::All } else { im2rec::Labels::First },
+        share: im2rec::Share::ALL,
         threads: options.threads(),
         strict: options.strict,
     };
-    let outputs: Vec<PathBuf> = lists.iter().map(|list| options.output.as_ref().unwrap_or(list).clone()).collect();
-    let outputs: Vec<PathBuf> = outputs.iter().map(|path| rec_path(path)).collect();
+    let outputs = lists.iter().map(|list| rec_path(options.output.as_ref().unwrap_or(list))).collect::<Vec<_>>();
+    pack_lists(options, &lists, root, &outputs, &wished)
+}
+
+/// Packs images with the arguments of MXNet's C++ im2rec.
+fn pack_as_cpp(options: &Options) -> anyhow::Result<i32> {
+    let [list, root, output, words @ ..] = &options.paths[..] else { return Ok(2) };
+    let given = &options.images;
+    if options.output.is_some() || given.resize > 0 || given.pass_through || given.center_crop || given.pack_label {
+        let why = "LIST FOLDER OUT.rec goes with key=value words, and not with -o and the options for images";
+        return Err(Error::Sample(why.to_owned()).into());
+    }
+    let words = Words::parse(words)?;
+    let wished = im2rec::Options {
+        image: words.image(),
+        labels: words.labels(),
+        share: words.share(),
+        threads: options.threads(),
+        strict: options.strict,
+    };
+    pack_lists(options, std::slice::from_ref(list), root, &[words.output(output)], &wished)
+}
+
+fn pack_lists(
+    options: &Options,
+    lists: &[PathBuf],
+    root: &Path,
+    outputs: &[PathBuf],
+    wished: &im2rec::Options,
+) -> anyhow::Result<i32> {
     outputs.iter().try_for_each(|path| not_in_the_way(path, options.force))?;
     let stop = Stop::on_signals()?;
     let mut left_out = 0;
-    for (list, output) in lists.iter().zip(&outputs) {
+    for (list, output) in lists.iter().zip(outputs) {
         let started = Instant::now();
         let bar = progress(Some(0), "packing");
         let watch = Watch { total: &|n| bar.set_length(n), step: &|| bar.inc(1), stop: &|| stop.is_set() };
-        let done = im2rec::pack(list, root, output, &wished, &watch);
+        let done = im2rec::pack(list, root, output, wished, &watch);
         bar.finish_and_clear();
         let done = done?;
         tell(options, &done, started.elapsed().as_secs_f64())?;

@@ -76,6 +76,8 @@ fn manager_and_generate_errors_for_fixed_rings_are_stable() {
     for fixed in ["other-version", "foreign"] {
         golden("manager", fixed, &["manager", "-c", "config.yaml"]);
         golden("generate", fixed, &["generate", "-c", "config.yaml", "--samples", "1"]);
+        golden("import", fixed, &["import", "-c", "config.yaml", "--from", "text", "config.yaml"]);
+        golden("put", fixed, &["put", "-c", "config.yaml"]);
     }
 }
 
@@ -90,7 +92,13 @@ fn pack_output_for_a_fixed_input_is_stable() {
 }
 
 #[test]
-fn doctor_output_for_fixed_rings_is_stable() {
+fn import_refuses_inputs_without_the_parts_of_the_ring() {
+    golden("import-text", "healthy", &["import", "-c", "config.yaml", "--from", "text", "config.yaml"]);
+    golden("import-images", "healthy", &["import", "-c", "config.yaml", "--from", "images", "PATH"]);
+}
+
+#[test]
+fn doctor_says_the_same_of_the_same_ring() {
     for fixed in FIXED {
         // tests/ops/doctor.rs tests the findings that depend on the machine.
         golden_lines("doctor", fixed, &["doctor", "-c", "config.yaml", "--json"], "\"check\":\"ring\"");

@@ -96,6 +96,71 @@ fn records_contain_header_labels_and_file_bytes() {
     assert!(first[1] == all[1] && Image::decode(&all[1]).unwrap().content == file("Ä ö/UP 1.PNG"));
 }
 
+/// The record that MXNet's C++ `im2rec` writes: `flag` labels behind the header, and the first one in it.
+fn cpp_record(flag: u32, labels: &[f32], id: u64, file: &[u8]) -> Vec<u8> {
+    let behind = labels.iter().take(flag as usize).flat_map(|label| label.to_le_bytes());
+    let header = [&flag.to_le_bytes()[..], &labels[0].to_le_bytes(), &id.to_le_bytes(), &[0; 8]].concat();
+    [header, behind.collect(), file.to_vec()].concat()
+}
+
+#[test]
+fn words_of_the_cpp_im2rec_are_accepted() {
+    let place = photos();
+    let file = fs::read(place.path().join("photos/b/gray.png")).unwrap();
+    fs::write(place.path().join("four.lst"), "7\t1.5\t2\t-3\t4\tb/gray.png\n").unwrap();
+    pack(&place, "four.lst photos/ one.rec label_width=4 unchanged=1").ok();
+    pack(&place, "four.lst photos/ all label_width=4 pack_label=1 unchanged=1").ok();
+    let labels = [1.5, 2.0, -3.0, 4.0];
+    assert_eq!(records(&place.path().join("one.rec")), [cpp_record(0, &labels, 7, &file)]);
+    assert_eq!(records(&place.path().join("all.rec")), [cpp_record(4, &labels, 7, &file)]);
+    let done = pack(&place, "four.lst photos/ none.rec");
+    assert!(done.code == Some(1) && done.err.contains("4 labels, and label_width is 1"), "{done:?}");
+
+    fs::write(place.path().join("one.lst"), "0\t0\tUP 1.PNG\n").unwrap();
+    pack(&place, "one.lst photos/ small.rec resize=12 color=0 encoding=.png quality=95 center_crop=1").ok();
+    let record = &records(&place.path().join("small.rec"))[0];
+    let image = image::load_from_memory(Image::decode(record).unwrap().content).unwrap();
+    assert_eq!((image.width(), image.height(), image.color().has_color()), (12, 12, false));
+}
+
+#[test]
+fn parts_of_the_cpp_im2rec_hold_each_line_once() {
+    let place = photos();
+    let line = |n: usize| format!("{n}\t0\t{}\n", if n % 3 == 0 { "gray.png" } else { "b/gray.png" });
+    fs::write(place.path().join("all.lst"), (0..23).map(line).collect::<String>()).unwrap();
+    for nsplit in [1, 2, 5, 40] {
+        let mut found: Vec<String> = Vec::new();
+        for part in 0..nsplit {
+            pack(&place, &format!("all.lst photos/ s.rec unchanged=1 nsplit={nsplit} part={part} --force")).ok();
+            let name = if nsplit == 1 { "s.idx".to_owned() } else { format!("s.part{part:03}.idx") };
+            found.extend(keys(&place.path().join(name)));
+        }
+        assert_eq!(found, (0..23).map(|n| n.to_string()).collect::<Vec<_>>(), "{nsplit}");
+    }
+}
+
+#[test]
+fn unknown_words_of_the_cpp_im2rec_are_refused_by_name() {
+    let place = photos();
+    fs::write(place.path().join("one.lst"), "0\t0\tgray.png\n").unwrap();
+    for (words, why) in [
+        ("shuffle=1", "shuffle=: unknown; the keys are color, resize"),
+        ("resize", "\"resize\" after OUT.rec is not key=value"),
+        ("resize=big", "resize=big"),
+        ("resize=10 inter_method=2", "inter_method= is 1"),
+        ("pack_label=1", "label_width= is at least 1, and at least 2"),
+        ("nsplit=2 part=2", "part= is from 0 to nsplit - 1"),
+        ("color=2", "color= is -1, 0 or 1"),
+        ("encoding=.gif", "encoding= is .jpg or .png"),
+        ("unchanged=yes", "expected 0 or 1"),
+        ("resize=10 --resize 10", "goes with key=value words"),
+    ] {
+        let done = pack(&place, &format!("one.lst photos/ out.rec {words}"));
+        assert!(done.code == Some(2) && done.err.contains(why) && done.out.is_empty(), "{words}: {done:?}");
+    }
+    assert!(!place.path().join("out.rec").exists());
+}
+
 #[test]
 fn output_bytes_do_not_depend_on_the_thread_count() {
     let place = photos();

@@ -39,8 +39,8 @@ pub struct Images {
     pub notes: Vec<String>,
 }
 
-/// Finds the images at `paths`. Each folder below a folder that holds images is a label. The paths in a list are relative
-/// to `root`, or to the list's folder.
+/// Finds the images at `paths`. Below a folder, each folder that holds images is a label. The paths in a list are
+/// relative to `root`, or to the list's folder.
 ///
 /// # Errors
 /// No image; what the filesystem says.

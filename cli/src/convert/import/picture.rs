@@ -17,7 +17,8 @@ pub struct Options {
     pub color: Option<i8>,
 }
 
-/// The part that the file of an image becomes: `u8` of shape `[height, width, 3]`, or `[height, width]` for one channel.
+/// The part that the file of an image becomes: `u8` of shape `[height, width, 3]`, or `[height, width]` for one
+/// channel.
 ///
 /// # Errors
 /// In words: no JPEG or PNG file, a damaged one, more than 8 bits per channel.
