@@ -26,7 +26,7 @@ const SLICE: Duration = Duration::from_millis(50);
 pub struct Folder {
     dir: PathBuf,
     journal: Journal,
-    /// Take what is there, and end.
+    /// Whether to end after the files of the first listing.
     once: bool,
     /// Time between two listings of the folder.
     poll: Duration,
@@ -95,7 +95,7 @@ impl Folder {
         }
     }
 
-    /// Reads a file. None: it is gone, or refused.
+    /// Reads a file. None: it was removed, or is refused.
     fn take(&mut self, name: String) -> Result<Option<Next>> {
         let Some(file) = self.look(&name)? else { return Ok(None) };
         let path = self.dir.join(&name);

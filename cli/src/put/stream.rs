@@ -1,4 +1,4 @@
-//! The stream on stdin: for each sample a length, 8 bytes little endian, and so many bytes of an `.npz` file.
+//! The stream on stdin: for each sample a length, 8 bytes little endian, and the bytes of an `.npz` file.
 
 use super::{Next, Source};
 use crate::formats::npz;

@@ -12,8 +12,9 @@ use ringreel_format::recordio::{ResyncItem, ResyncReader};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// Records that are read ahead of the threads that decode them: at most this many, and about so many bytes.
+/// Most records that are read before they are decoded together.
 const BATCH: usize = 256;
+/// Bytes of records after which no more are read before they are decoded.
 const BATCH_BYTES: usize = 64 << 20;
 
 /// What a record becomes.
