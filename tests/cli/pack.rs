@@ -126,7 +126,7 @@ fn words_of_the_cpp_im2rec_are_accepted() {
 #[test]
 fn parts_of_the_cpp_im2rec_hold_each_line_once() {
     let place = photos();
-    let line = |n: usize| format!("{n}\t0\t{}\n", if n % 3 == 0 { "gray.png" } else { "b/gray.png" });
+    let line = |n: usize| format!("{n}\t0\t{}\n", if n.is_multiple_of(3) { "gray.png" } else { "b/gray.png" });
     fs::write(place.path().join("all.lst"), (0..23).map(line).collect::<String>()).unwrap();
     for nsplit in [1, 2, 5, 40] {
         let mut found: Vec<String> = Vec::new();

@@ -105,6 +105,21 @@ fn stream_with_automatic_segments_prints_ids_while_it_waits() {
 }
 
 #[test]
+fn sigterm_finishes_the_samples_that_were_received() {
+    let place = Place::new(&format!("{YAML}\nSEGMENT_SAMPLES: 2"));
+    let (running, mut input) = Running::start_with_input(place.command(&["put"]));
+    (0..3).for_each(|n| input.write_all(&frame(&npz(n))).unwrap());
+    eventually("the first segment is sealed", || running.out().lines().count() == 2);
+    std::thread::sleep(std::time::Duration::from_millis(500)); // the third sample waits for a fourth one
+    assert_eq!(running.out().lines().count(), 2);
+    running.terminate();
+    let said = running.finish().ok();
+    assert_eq!(said.out.lines().count(), 3, "{said:?}");
+    assert_eq!(sorted(&await_samples(&place, 3)), [0, 1, 2]);
+    drop(input);
+}
+
+#[test]
 fn new_ring_gets_the_parts_of_the_first_sample() {
     let place = Place::new("SWAP_CAP: 10");
     let (running, mut input) = Running::start_with_input(place.command(&["put", "--promote"]));

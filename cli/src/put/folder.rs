@@ -15,10 +15,12 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The journal's name in the folder.
 const JOURNAL: &str = ".ringreel-put";
+/// Time between two listings, where POLL_SECONDS does not say it.
+const POLL: Duration = Duration::from_millis(200);
 /// Longest wait of [`Source::next`].
 const SLICE: Duration = Duration::from_millis(50);
 
@@ -30,6 +32,7 @@ pub struct Folder {
     once: bool,
     /// Time between two listings of the folder.
     poll: Duration,
+    listed: Option<Instant>,
     /// Files to take, in the order of their names.
     queue: VecDeque<String>,
     /// Files that were taken and are not removed yet, and files that were refused: as they were then.
@@ -37,7 +40,6 @@ pub struct Folder {
     /// The name of the file that was taken last.
     newest: String,
     refusals: u64,
-    is_listed: bool,
 }
 
 impl Folder {
@@ -47,10 +49,9 @@ impl Folder {
     /// As [`Journal::open`].
     pub fn open(dir: &Path, once: bool, poll: Option<Duration>) -> Result<Folder> {
         let journal = Journal::open(&dir.join(JOURNAL))?;
-        let poll = poll.unwrap_or(SLICE).min(SLICE);
         let (queue, taken) = (VecDeque::new(), HashMap::new());
-        let dir = dir.to_owned();
-        Ok(Folder { dir, journal, once, poll, queue, taken, newest: String::new(), refusals: 0, is_listed: false })
+        let (dir, poll) = (dir.to_owned(), poll.unwrap_or(POLL));
+        Ok(Folder { dir, journal, once, poll, listed: None, queue, taken, newest: String::new(), refusals: 0 })
     }
 
     /// Queues the files that were not taken yet, and removes those whose samples are finished.
@@ -153,14 +154,14 @@ impl Source for Folder {
                 return Ok(next);
             }
         }
-        if self.once && self.is_listed {
-            return Ok(Next::End);
+        match self.listed.map(|listed| self.poll.saturating_sub(listed.elapsed())) {
+            Some(_) if self.once => return Ok(Next::End),
+            Some(left) if !left.is_zero() => thread::sleep(left.min(SLICE)),
+            _ => {
+                self.list()?;
+                self.listed = Some(Instant::now());
+            }
         }
-        if self.is_listed {
-            thread::sleep(self.poll);
-        }
-        self.list()?;
-        self.is_listed = true;
         Ok(Next::Nothing)
     }
 

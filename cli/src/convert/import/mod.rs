@@ -108,7 +108,8 @@ impl<'a> Import<'a> {
                 self.done.samples += 1;
                 Ok(())
             }
-            Err(Error::Sample(why)) => self.leave_out(name, &why),
+            // The name of a sample of several files has a line for each.
+            Err(Error::Sample(why)) => self.leave_out(name.lines().next().unwrap_or(name), &why),
             Err(error) => Err(error),
         }
     }
