@@ -90,7 +90,7 @@ fn volumes_that_belong_together_become_samples_of_a_ring() {
     let done = import(&place, &format!("scans --journal done {parts}"));
     assert_eq!((done.code, said(&done, "samples"), said(&done, "skipped")), (Some(1), 4, 1), "{done:?}");
     assert!(done.err.contains("\"s3/x\" has no file for the part label"), "{done:?}");
-    // Generation 1 held three of them; the last one is not full, and can be read all the same.
+    // Generation 1 held three of them. The last generation is not full, and readable.
     let there = samples(&place);
     assert_eq!((there.len(), input(&there[0])), (1, "s4/x"));
     let (data, label) = (&there[0].parts[0], &there[0].parts[1]);

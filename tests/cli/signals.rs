@@ -8,7 +8,7 @@ use testkit::cli::{Place, eventually};
 #[test]
 fn roles_catch_sigterm_before_they_read_the_configuration() {
     let yaml = "DBNAME: demo\nSWAP_CAP: 2\nSAMPLE: [data]\nINDEX: files\n";
-    for args in [&["manager"][..], &["generate"], &["read"]] {
+    for args in [&["manager"][..], &["generate"], &["put"], &["read"]] {
         let place = Place::verbatim("");
         let pipe = place.path().join("pipe.yaml");
         assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());

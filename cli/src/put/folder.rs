@@ -96,7 +96,7 @@ impl Folder {
         }
     }
 
-    /// Reads a file. None: it was removed, or is refused.
+    /// Reads a file. Returns nothing for a file that was removed or is refused.
     fn take(&mut self, name: String) -> Result<Option<Next>> {
         let Some(file) = self.look(&name)? else { return Ok(None) };
         let path = self.dir.join(&name);

@@ -1,7 +1,7 @@
 //! A callback before each seal, for callers that must know after a crash which of their inputs are in the ring.
 //!
-//! A caller that is killed between the seal of a segment and its own note of that cannot tell finished samples from lost
-//! ones. With the callback it notes the segment first, and asks [`Ring::is_sealed`] when it starts again.
+//! A caller that is killed between the seal of a segment and its own note of the seal cannot tell finished samples from
+//! lost ones. With the callback it notes the segment first, and calls [`Ring::is_sealed`] when it starts again.
 
 use super::Generator;
 use crate::error::Result;
@@ -41,17 +41,17 @@ impl BeforeSeal {
 }
 
 impl Generator {
-    /// Calls `callback` before each seal of a segment, from whichever thread seals it. Where sealing is tried again, it
-    /// is called again for the same segment. If it fails, the segment stays as it is, and the call that would have sealed
-    /// it returns the error.
+    /// Calls `callback` before each seal of a segment, from the thread that seals it. When sealing is retried, the
+    /// callback is called again for the same segment. If it fails, the segment stays open, and the call that would
+    /// have sealed it returns the error.
     pub fn before_seal(&mut self, callback: impl FnMut(Sealing<'_>) -> Result<()> + Send + 'static) {
         super::handle::lock(&self.core).before_seal = BeforeSeal(Some(Box::new(callback)));
     }
 }
 
 impl Ring {
-    /// Whether the segment `id` of a process that has ended was sealed: it is in its owner's directory, or a manifest
-    /// from generation `born` on lists it. False for a segment in quarantine, and where the manifest was pruned.
+    /// Returns whether the segment `id` of a process that has ended was sealed: its owner's directory has it, or a
+    /// manifest from generation `born` on lists it. False for a segment in quarantine, and if the manifest was pruned.
     ///
     /// # Errors
     /// What the filesystem says; a damaged manifest.
