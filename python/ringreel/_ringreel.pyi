@@ -68,6 +68,28 @@ class SampleIds(Sequence[str]):
     def __getitem__(self, index: slice, /) -> list[str]: ...
 
 @final
+class InputSplit:
+    """One share of many RecordIO files."""
+
+    @staticmethod
+    def open(
+        paths: Sequence[str],
+        rank: int,
+        world: int,
+        *,
+        by_records: bool,
+        skip_damage: bool,
+        use_index: bool,
+        at: tuple[int, int] | None = None,
+        depth: int = 0,
+    ) -> InputSplit: ...
+    @property
+    def paths(self) -> list[str]: ...
+    @property
+    def count(self) -> int | None: ...
+    def next_chunk(self) -> list[tuple[int, int, int, bytes | None, str | None]] | None: ...
+
+@final
 class Part:
     """One part of a sample: its bytes, read-only for Python, with element type and shape."""
 

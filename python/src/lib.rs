@@ -9,6 +9,7 @@
 //! | [`watcher`] | observes a ring, for monitoring |
 //! | [`image`] | batches of images out of RecordIO files |
 //! | [`recordio`] | plain RecordIO files |
+//! | [`input_split`] | one share of many plain RecordIO files |
 //! | [`errors`] | converts each error into the matching exception |
 //! | [`detached`] | work without the GIL that signals can interrupt |
 //! | [`exclusive`] | a value that one call at a time uses, and its snapshot for signal handlers |
@@ -35,6 +36,7 @@ mod forked;
 mod generator;
 mod ids;
 mod image;
+mod input_split;
 mod interpreter;
 mod logging;
 mod manager;
@@ -59,6 +61,8 @@ mod _ringreel {
     use crate::ids::SampleIds;
     #[pymodule_export]
     use crate::image::{ImageBatches, ImageEpoch, ImageReader};
+    #[pymodule_export]
+    use crate::input_split::InputSplit;
     #[pymodule_export]
     use crate::manager::run_manager;
     #[pymodule_export]

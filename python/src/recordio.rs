@@ -31,7 +31,7 @@ const SMALLEST: usize = 4 << 10;
 const KEPT: usize = 16 << 20;
 
 /// Returns the `ringreel.recordio.RecordError` for invalid contents of `path`.
-fn refused(py: Python<'_>, path: &Path, error: FormatError) -> PyErr {
+pub fn refused(py: Python<'_>, path: &Path, error: FormatError) -> PyErr {
     if let FormatError::Io(source) = &error {
         let errno = source.raw_os_error();
         let source =
