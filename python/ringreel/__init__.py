@@ -64,6 +64,7 @@ from ringreel._generator import Generator, Summary
 from ringreel._loader import StreamLoader
 from ringreel._mapped_stream import MappedStream
 from ringreel._mixture import Mixture
+from ringreel._prefetch import Prefetch
 from ringreel._ring import Ring
 from ringreel._ringreel import __version__
 from ringreel._run import run_generator, run_manager
@@ -81,6 +82,7 @@ __all__ = [
     "Generator",
     "MappedStream",
     "Mixture",
+    "Prefetch",
     "ReclaimedError",
     "Ring",
     "RingMismatchError",
