@@ -60,6 +60,7 @@ from ringreel._errors import (
     SampleError,
     StaleError,
 )
+from ringreel._files import Files
 from ringreel._generator import Generator, Summary
 from ringreel._loader import StreamLoader
 from ringreel._mapped_stream import MappedStream
@@ -79,6 +80,7 @@ __all__ = [
     "CoordinationUnavailableError",
     "DamagedSampleError",
     "Dataset",
+    "Files",
     "Generator",
     "MappedStream",
     "Mixture",

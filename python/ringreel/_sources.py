@@ -8,6 +8,7 @@ from typing import Any
 from ringreel import recordio
 from ringreel._dataset import Dataset
 from ringreel._errors import DamagedSampleError, ReclaimedError
+from ringreel._files import Files, is_pattern, names_of, refuse_paths
 from ringreel._log import logger
 from ringreel._ring import Ring
 
@@ -24,6 +25,8 @@ class Place:
         begun (bool): Whether an iteration is under way.
         given (bool): Whether the iteration that is under way yielded a batch of this epoch.
         resumed (bool): Whether the position was loaded, and no batch was yielded since.
+        left_out (int): How many items ``parse`` left out, up to the last batch that was yielded.
+        shares (int | None): The number of shares among which the items were dealt.
     """
 
     epoch: int = 0
@@ -33,10 +36,17 @@ class Place:
     begun: bool = False
     given: bool = False
     resumed: bool = False
+    left_out: int = 0
+    shares: int | None = None
+
+    def restart(self) -> None:
+        """Moves to the start of the epoch."""
+        self.batches = 0
+        self.left_out = 0
 
     def next_epoch(self) -> None:
         self.epoch += 1
-        self.batches = 0
+        self.restart()
         self.generation = None
         self.given = False
         self.resumed = False
@@ -48,6 +58,7 @@ class Source:
     unit = "item"
     first = 0  # Number of the first item.
     makes = False  # Whether `open` returns an iterator that no other code holds.
+    shares_itself = False  # Whether `open` returns the items of this process only.
 
     def __init__(self, given: Any) -> None:
         self.given = given
@@ -59,11 +70,19 @@ class Source:
     def at(self, number: int) -> str:
         return f"{self.unit} {number} of {self.name}"
 
+    def where(self, number: int | None, item: Any) -> str:
+        """Returns a text that names an item. The number of an item that is not of the source is None."""
+        return f"the padding item of {self.name}" if number is None else self.at(number)
+
     def open(self, place: Place) -> Iterator[Any]:
         """Starts a pass over all items."""
         raise NotImplementedError
 
-    def value(self, number: int, item: Any) -> Any:
+    def by_index(self, place: Place) -> Any:
+        """Starts a pass over items that can be read by their numbers: returns a sequence, or None."""
+        return None
+
+    def value(self, number: int | None, item: Any) -> Any:
         """Returns the argument of ``parse`` for an item."""
         return item
 
@@ -82,6 +101,10 @@ class _Iterable(Source):
     def name(self) -> str:
         return f"the source ({type(self.given).__name__})"
 
+    @property
+    def shares_itself(self) -> bool:  # type: ignore[override]
+        return bool(getattr(type(self.given), "_shares_itself", False))
+
     def open(self, place: Place) -> Iterator[Any]:
         return iter(self.given)
 
@@ -94,6 +117,9 @@ class _Sequence(_Iterable):
 
     def open(self, place: Place) -> Iterator[Any]:
         return (self.given[i] for i in range(len(self.given)))
+
+    def by_index(self, place: Place) -> Any:
+        return self.given
 
 
 class _Callable(Source):
@@ -130,7 +156,7 @@ class _Lines(Source):
         with open(self.given, "rb") as file:
             yield from file
 
-    def value(self, number: int, item: bytes) -> str:
+    def value(self, number: int | None, item: bytes) -> str:
         line = item.removesuffix(b"\n").removesuffix(b"\r")
         return line.decode("utf-8-sig" if number == self.first else "utf-8")
 
@@ -143,6 +169,30 @@ class _Records(Source):
     def open(self, place: Place) -> Iterator[Any]:
         with recordio.MXRecordIO(self.given, "r") as records:
             yield from records
+
+
+class _Files(Source):
+    """The items of several files. An item is the number of its file, its own number there, and its contents."""
+
+    def __init__(self, given: Files) -> None:
+        super().__init__(given)
+        self._each = [_file(path) for path in given.paths]
+
+    @property
+    def name(self) -> str:
+        return names_of(self.given.paths)
+
+    def where(self, number: int | None, item: Any) -> str:
+        return super().where(number, item) if number is None else self._each[item[0]].at(item[1])
+
+    def open(self, place: Place) -> Iterator[Any]:
+        for which, file in enumerate(self._each):
+            for number, item in enumerate(file.open(place), file.first):
+                yield which, number, item
+
+    def value(self, number: int | None, item: Any) -> Any:
+        which, number, contents = item
+        return self._each[which].value(number, contents)
 
 
 class _Generation(Source):
@@ -163,8 +213,12 @@ class _Generation(Source):
         return self._missed.union([] if self._read is None else self._read.missing)
 
     def open(self, place: Place) -> Iterator[Any]:
+        return iter(self.by_index(place))
+
+    def by_index(self, place: Place) -> Dataset:
         self._missed = self.missing()
-        dataset = self._read = self.given.dataset(generation=place.generation)
+        dataset: Dataset = self.given.dataset(generation=place.generation)
+        self._read = dataset
         if place.generation is not None:
             if not _is_there(dataset, place.generation):
                 dataset.refresh()
@@ -173,9 +227,9 @@ class _Generation(Source):
                     "generation %d",
                     *(place.generation, self.given.path, place.batches, place.epoch, dataset.generation),
                 )
-                place.batches = 0
+                place.restart()
         place.generation = dataset.generation
-        return iter(dataset)
+        return dataset
 
     def length(self) -> int:
         return len(self.given.dataset())
@@ -191,16 +245,17 @@ class _Dataset(_Generation):
     def missing(self) -> set[int]:
         return set(self.given.missing)
 
-    def open(self, place: Place) -> Iterator[Any]:
+    def by_index(self, place: Place) -> Dataset:
         if place.generation is not None and not _is_there(self.given, place.generation):
             logger.warning(
                 "the dataset of %s reads generation %d, but the saved %d batches were from generation %d: restarting "
                 "epoch %d",
                 *(self.name, self.given.generation, place.batches, place.generation, place.epoch),
             )
-            place.batches = 0
+            place.restart()
         place.generation = self.given.generation
-        return iter(self.given)
+        dataset: Dataset = self.given
+        return dataset
 
     def length(self) -> int:
         return len(self.given)
@@ -219,16 +274,24 @@ def _is_there(dataset: Dataset, generation: int) -> bool:
         return True
 
 
+def _file(path: str) -> Source:
+    return _Records(path) if path.endswith(".rec") else _Lines(path)
+
+
 def source_of(given: Any) -> Source:
     """Returns the source for the argument of a ``StreamLoader``.
 
     Raises:
         TypeError: ``given`` is not a source.
+        ValueError: ``given`` is a list of paths, or names a folder that holds both ``.rec`` and other files.
+        FileNotFoundError: A pattern matches no file, or a folder has none.
     """
     kind = type(given)
     if isinstance(given, (str, bytes, os.PathLike)):
         path = os.fsdecode(given)
-        return _Records(path) if path.endswith(".rec") else _Lines(path)
+        return _Files(Files(path)) if is_pattern(path) or os.path.isdir(path) else _file(path)
+    if isinstance(given, Files):
+        return _Files(given)
     if isinstance(given, Ring):
         return _Generation(given)
     if isinstance(given, Dataset):
@@ -238,6 +301,7 @@ def source_of(given: Any) -> Source:
             f"the source is read once per epoch, but {kind.__name__} can be read only once: "
             "pass a callable that makes a new one, or the path of a file"
         )
+    refuse_paths(given)
     if hasattr(kind, "__iter__"):
         return _Iterable(given)
     if hasattr(kind, "__getitem__"):
