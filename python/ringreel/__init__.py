@@ -62,6 +62,7 @@ from ringreel._errors import (
 )
 from ringreel._files import Files
 from ringreel._generator import Generator, Summary
+from ringreel._input_split import InputSplit
 from ringreel._loader import StreamLoader
 from ringreel._mapped_stream import MappedStream
 from ringreel._mixture import Mixture
@@ -70,10 +71,11 @@ from ringreel._ring import Ring
 from ringreel._ringreel import __version__
 from ringreel._run import run_generator, run_manager
 from ringreel._sample import Sample, Tensor
+from ringreel._shard import PADDING, Shard
 from ringreel._stream import Stream
 from ringreel._validation import Validation
 
-__all__ = [
+__all__ = [  # noqa: RUF022 (in the order of sorted())
     "Batch",
     "ConfigError",
     "CoordinationDeniedError",
@@ -82,8 +84,10 @@ __all__ = [
     "Dataset",
     "Files",
     "Generator",
+    "InputSplit",
     "MappedStream",
     "Mixture",
+    "PADDING",
     "Prefetch",
     "ReclaimedError",
     "Ring",
@@ -93,6 +97,7 @@ __all__ = [
     "RingreelError",
     "Sample",
     "SampleError",
+    "Shard",
     "StaleError",
     "Stream",
     "StreamLoader",

@@ -1,22 +1,26 @@
 """Batches from a source that does not fit in memory, through a buffer of bounded size."""
 
 import collections
+import contextlib
 import dataclasses
 import itertools
 import random
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ringreel._arguments import integer
 from ringreel._errors import RingreelError
-from ringreel._sources import Place, Source, source_of
+from ringreel._log import logger
+from ringreel._prefetch import Prefetch
+from ringreel._shard import PADDING, DatasetLike, Pair, Sharing, line_filter, tell_unknown
+from ringreel._sources import Place, source_of
 
 # Default number of items in the buffer of a loader that shuffles.
 _BUFFER = 1000
 _FORMAT = "ringreel.StreamLoader/1"
 
 
-class StreamLoader(Iterable[Any]):
+class StreamLoader(DatasetLike):
     """Batches from a source that is read from its start in each epoch, and need not fit in memory.
 
     Between the source and the batches is a buffer of ``buffer_size`` items. With ``shuffle``, whenever the
@@ -30,6 +34,12 @@ class StreamLoader(Iterable[Any]):
     continues with the epoch after that: an epoch of which a batch was yielded is not repeated. The number
     of the epoch and ``seed`` determine its order.
 
+    Ranks and the workers of torch's ``DataLoader`` share the items: each item is in exactly one share, as
+    ``Shard`` describes. In a ``DataLoader`` pass the loader as the dataset, with ``batch_size=None``, because
+    it makes the batches; import torch before the loader is made. A worker that is not persistent starts
+    with the epoch of the loader in the training process: call ``set_epoch`` before each epoch. A ``Ring``
+    should rather be shared by ``Ring.stream``, because the ranks of a loader may read different generations.
+
     A loader belongs to one thread and one process. It can be pickled if its source, ``parse`` and
     ``collate`` can; the copy is independent. It has its own random numbers: it neither uses nor changes
     the state of ``random``, NumPy or torch.
@@ -39,6 +49,9 @@ class StreamLoader(Iterable[Any]):
 
             - a path that ends with ``.rec``: the records of a RecordIO file, as bytes;
             - another path: the lines of a text file in UTF-8, as str without line ends;
+            - a folder, a pattern of ``glob`` that is not the name of a file, or ``Files``, which takes lists
+              of paths too: the items of all these files;
+            - an ``InputSplit`` or a ``Shard``, which share their items themselves;
             - a ``Ring``: in each epoch the samples of the newest generation, in order. If that is
               reclaimed meanwhile, the rest comes from the newest generation of that moment. Waits for a
               first generation;
@@ -47,7 +60,9 @@ class StreamLoader(Iterable[Any]):
             - a callable without arguments that returns a new iterator each time. The iterator is closed
               after its epoch if it has ``close``.
 
-            An iterator is refused, because it can be read only once: pass a callable that makes it.
+            An iterator is refused, because it can be read only once: pass a callable that makes it. A list
+            of paths of existing files is refused, because it is ambiguous: pass ``Files(paths)`` for the
+            contents of the files, or ``lambda: paths`` for the paths.
         batch_size (int): Items in a batch, at least 1. The last batch of an epoch may have fewer.
         buffer_size (int | None): Items that the buffer holds at most. None (the default) is 1000 with
             ``shuffle``, and otherwise 1. Without ``shuffle``, items are only read ahead, in order.
@@ -59,18 +74,40 @@ class StreamLoader(Iterable[Any]):
             ``batch_size`` items. Default False.
         epochs (int | None): Passes over the source per iteration, 0 or more. Default 1; None never ends.
         parse (Callable | None): Called with each item when it leaves the buffer; its result is the item
-            of the batch. So the buffer holds items as they were read. Default None.
+            of the batch. So the buffer holds items as they were read. An item for which it returns None is
+            left out, and the next one takes its place in the batch. Default None.
         collate (Callable | None): Called with each batch, a list; its result is yielded instead. Default
             None.
+        rank (int | None): This process's rank. Give ``rank`` and ``world_size`` together, or neither (the
+            default): then they are those of ``torch.distributed``, if that is initialized, and otherwise
+            those of the environment, as for ``Ring.stream``.
+        world_size (int | None): Number of ranks, without loader workers.
+        equal (str | None): How all shares get the same number of items, and so of batches. The source need
+            not have a length: its items are dealt in blocks of one item for each share, and only the last
+            block can be incomplete. ``"drop"`` leaves out its items, ``"wrap"`` completes it with the first
+            items of the source, and ``"pad"`` with ``padding``. None (the default) lets shares differ by
+            one item. Has no effect if there is one share.
+        padding (Any): The item that ``"pad"`` adds. ``parse`` is not called with it. Default
+            ``ringreel.PADDING``.
+        filter (Callable | str | None): Called with each item by every share, before the items are dealt;
+            items for which it returns a false value are left out. Use it with ``equal``, because shares
+            from which ``parse`` leaves items out would have different numbers of batches. ``"parse"``:
+            every share calls ``parse`` with all items, before they are dealt. Default None.
+        skip_blank (bool): Whether lines without text are left out. Default False.
+        comment (str | None): Lines whose text begins with it are left out. Default None.
+        prefetch (int): Number of batches that a thread reads and parses ahead. ``parse`` and ``collate``
+            then run in that thread. Default 0, which starts no thread.
 
     Raises:
         TypeError: ``source`` is not a source, or an argument has the wrong type.
-        ValueError: A number is out of range.
+        ValueError: A number is out of range, ``source`` is a list of paths, or ``source`` shares its items
+            itself and an argument for sharing is given.
 
     An iteration raises whatever the source, ``parse`` and ``collate`` raise, unchanged, with a note that
     names the epoch and the item (from 0), the line (from 1) or the batch (from 0). It raises ``OSError``
     for errors of the filesystem, ``recordio.RecordError`` for invalid records, and ``RingreelError`` if
-    ``drop_last`` leaves out all items of an epoch, or if ``epochs`` is None and an epoch has no batch.
+    ``drop_last`` leaves out all items of an epoch, if ``epochs`` is None and an epoch has no batch, or if
+    ``parse`` leaves out an item that ``equal`` has dealt.
 
     Example:
         >>> loader = ringreel.StreamLoader(range(5), batch_size=2)
@@ -84,7 +121,15 @@ class StreamLoader(Iterable[Any]):
         ... )
         >>> sorted(label for batch in loader for label in batch)
         [0, 1, 2, 3]
+
+        One of two ranks, which have the same number of batches:
+
+        >>> loader = ringreel.StreamLoader(range(5), 2, rank=0, world_size=2, equal="drop")
+        >>> list(loader)
+        [[0, 2]]
     """
+
+    _shares_itself = True
 
     def __init__(
         self,
@@ -97,6 +142,14 @@ class StreamLoader(Iterable[Any]):
         epochs: int | None = 1,
         parse: Callable[[Any], Any] | None = None,
         collate: Callable[[list[Any]], Any] | None = None,
+        rank: int | None = None,
+        world_size: int | None = None,
+        equal: str | None = None,
+        padding: Any = PADDING,
+        filter: Callable[[Any], Any] | str | None = None,
+        skip_blank: bool = False,
+        comment: str | None = None,
+        prefetch: int = 0,
     ) -> None:
         if buffer_size is None:
             buffer_size = _BUFFER if shuffle else 1
@@ -109,7 +162,18 @@ class StreamLoader(Iterable[Any]):
         self._epochs = None if epochs is None else integer("epochs", epochs, 0)
         self._parse = parse
         self._collate = collate
+        self._sharing = Sharing(f"the StreamLoader of {self._source.name}", rank, world_size, equal, padding)
+        if self._source.shares_itself and (rank is not None or equal is not None):
+            raise ValueError(f"{self._source.name} shares its items itself: pass rank, world_size and equal to it")
+        if isinstance(filter, str) and (filter != "parse" or parse is None):
+            raise ValueError(f"filter: expected a callable, None, or 'parse' with a parse function, found {filter!r}")
+        self._filter = filter
+        self._skip_blank = bool(skip_blank)
+        self._comment = comment
+        self._prefetch = integer("prefetch", prefetch, 0)
+        self._told = False
         self._place = Place()
+        tell_unknown(self._source)
 
     def __repr__(self) -> str:
         place = self._place
@@ -143,13 +207,19 @@ class StreamLoader(Iterable[Any]):
         """Returns the number of batches of a whole iteration, over all its epochs.
 
         For a ``Ring``, all generations are assumed to be as long as the newest one; waits for a first one.
+        With several ranks, it is the number of this one's batches; workers of a ``DataLoader`` are counted
+        only inside them. Items that ``parse`` leaves out are counted.
 
         Raises:
-            TypeError: The number is unknown: the source has no length, or ``epochs`` is None.
+            TypeError: The number is unknown: the source has no length, items are filtered, or ``epochs`` is
+                None.
         """
         if self._epochs is None:
             raise TypeError("a loader with epochs=None has no length: it never ends")
-        whole, rest = divmod(self._source.length(), self._batch_size)
+        if self._filter is not None or self._skip_blank or self._comment is not None:
+            raise TypeError("the length of a loader that filters items is unknown until they were read")
+        count = self._sharing.count(self._source.length(), self._sharing.find())
+        whole, rest = divmod(count, self._batch_size)
         return self._epochs * (whole if self._drop_last or not rest else whole + 1)
 
     def __bool__(self) -> bool:
@@ -185,8 +255,32 @@ class StreamLoader(Iterable[Any]):
         """
         self._place = Place()
 
+    def set_epoch(self, epoch: int) -> None:
+        """Makes the next iteration begin with this epoch.
+
+        Needed before each epoch that workers of a ``DataLoader`` read, unless they are persistent: each new
+        worker begins with a copy of this loader.
+
+        Args:
+            epoch (int): Number of the epoch, from 0.
+
+        Raises:
+            ValueError: ``epoch`` is negative.
+            TypeError: ``epoch`` is not an integer.
+
+        Example:
+            >>> loader = ringreel.StreamLoader(range(5), 2, 5, shuffle=True, seed=1)
+            >>> first, second = list(loader), list(loader)
+            >>> loader.set_epoch(1)
+            >>> list(loader) == second
+            True
+        """
+        self._place = Place(epoch=integer("epoch", epoch, 0))
+
     def state_dict(self) -> dict[str, Any]:
         """Returns the position of the loader, after the last batch that was yielded.
+
+        With ``equal``, the position of one rank is that of all.
 
         Returns:
             dict: Values of JSON's types only.
@@ -206,6 +300,8 @@ class StreamLoader(Iterable[Any]):
             "batches": self._place.batches,
             "first_epoch": self._place.first if self._place.begun else None,
             "generation": self._place.generation,
+            "left_out": self._place.left_out,
+            "shares": self._place.shares,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -213,17 +309,18 @@ class StreamLoader(Iterable[Any]):
 
         The next iteration yields exactly the batches that followed, to the end of the iteration that was
         under way. The source is read again from its start; items that were already yielded are skipped
-        without ``parse``. If the generation of a ``Ring`` was reclaimed meanwhile, a warning is logged, and
-        the epoch restarts with the newest generation.
+        without ``parse``, but ``filter`` is called with them. If the generation of a ``Ring`` was reclaimed
+        meanwhile, a warning is logged, and the epoch restarts with the newest generation.
 
-        The next iteration raises ``RingreelError`` if the source has fewer items than were already yielded.
+        The next iteration raises ``RingreelError`` if the source has fewer items than were already yielded,
+        or if the number of shares (ranks times loader workers) has changed in the middle of an epoch.
 
         Args:
             state (Mapping): The state of a loader with the same arguments.
 
         Raises:
-            ValueError: The state is that of a loader with another ``seed``, ``shuffle``, ``buffer_size`` or
-                ``batch_size``. The loader is unchanged.
+            ValueError: The state is that of a loader with another ``seed``, ``shuffle``, ``buffer_size``,
+                ``batch_size`` or ``equal``. The loader is unchanged.
 
         Example:
             >>> loader = ringreel.StreamLoader(range(5), 2)
@@ -242,11 +339,14 @@ class StreamLoader(Iterable[Any]):
             generation=state["generation"],
             begun=first is not None,
             resumed=True,
+            left_out=integer("left_out", state.get("left_out", 0), 0),
+            shares=state.get("shares"),
         )
 
     def _made(self) -> dict[str, Any]:
         """Returns the arguments that determine the order."""
         made: dict[str, Any] = {"batch_size": self._batch_size, "shuffle": self._shuffle}
+        made["equal"] = self._sharing.equal
         return {**made, "seed": self._seed, "buffer_size": self._buffer_size} if self._shuffle else made
 
     def _next_place(self) -> "Place":
@@ -259,42 +359,98 @@ class StreamLoader(Iterable[Any]):
 
     def _epoch(self, place: "Place") -> Iterator[Any]:
         """Yields the rest of an epoch from ``place``, which advances with each batch."""
-        batches = self._batches(self._source.open(place), place.epoch)
-        for number in range(place.batches):
-            if next(batches, None) is None:
-                raise RingreelError(
-                    f"{self._source.name} ended after {number} batches of epoch {place.epoch}, but {place.batches} had "
-                    "been read when the state was saved: the source has changed"
-                )
-        for batch in batches:
-            given = self._finished(batch, place)
-            place.batches += 1
-            place.given = True
-            place.resumed = False
-            yield given
-
-    def _batches(self, items: Iterator[Any], epoch: int) -> Iterator[list[tuple[int, Any]]]:
-        """Yields batches of pairs: the number of an item, and the item."""
-        buffered = self._buffered(_numbered(items, self._source, epoch), epoch)
-        given = False
-        while batch := list(itertools.islice(buffered, self._batch_size)):
-            if len(batch) == self._batch_size or not self._drop_last:
-                given = True
+        found = self._sharing.find()
+        if place.batches and place.shares not in (None, found[1]):
+            raise RingreelError(
+                f"the state was saved with {place.shares} shares (ranks times loader workers), but now there are "
+                f"{found[1]}: continue with the same number, or from the start of an epoch"
+            )
+        place.shares = found[1]
+        self._tell_ring(found[1])
+        items = self._sharing.items(self._source, place, found, self._kept(place.epoch))
+        batches: Any = self._batches(items, dataclasses.replace(place), found)
+        with contextlib.closing(Prefetch(batches, self._prefetch) if self._prefetch else batches) as batches:
+            for batch, left_out in batches:
+                place.batches += 1
+                place.left_out = left_out
+                place.given = True
+                place.resumed = False
                 yield batch
-            elif not given:
+
+    def _tell_ring(self, shares: int) -> None:
+        if shares > 1 and self._source.unit == "sample" and not self._told:
+            self._told = True
+            logger.warning(
+                "%d shares of a StreamLoader read the ring %s: they may read different generations. Use Ring.stream "
+                "or ringreel.torch.RingStream, which agree on one",
+                *(shares, self._source.name),
+            )
+
+    def _kept(self, epoch: int) -> Callable[[Iterator[Pair]], Iterator[Pair]]:
+        """Returns the function that leaves items out before they are dealt."""
+        keep = None if isinstance(self._filter, str) else self._filter
+        filtered = line_filter(self._source, epoch, self._skip_blank, self._comment, keep)
+        if self._filter != "parse":
+            return filtered
+
+        def parsed(items: Iterator[Pair]) -> Iterator[Pair]:
+            for number, item in filtered(items):
+                value = self._parsed(number, item, epoch)
+                if value is not None:
+                    yield number, value
+
+        return parsed
+
+    def _batches(self, items: Iterator[Pair], place: Place, found: tuple[int, int]) -> Iterator[tuple[Any, int]]:
+        """Yields the batches after ``place``, each with the number of items that ``parse`` left out before."""
+        order = f"{self._seed} {place.epoch}" + (f" {found[0]} {found[1]}" if found[1] > 1 else "")
+        buffered = self._buffered(items, order)
+        self._skip(buffered, place)
+        left_out = place.left_out
+        number = place.batches
+        ended = False
+        while not ended:
+            batch: list[Any] = []
+            while len(batch) < self._batch_size:
+                pair = next(buffered, None)
+                if pair is None:
+                    ended = True
+                    break
+                value = self._finished(pair, place.epoch, found[1])
+                if value is None and self._parse is not None:
+                    left_out += 1
+                else:
+                    batch.append(value)
+            if batch and (len(batch) == self._batch_size or not self._drop_last):
+                yield self._collated(batch, number, place.epoch), left_out
+                number += 1
+            elif batch and not number:
                 raise RingreelError(
-                    f"{self._source.name} has no batch in epoch {epoch}: it has {len(batch)} items, batch_size is "
-                    f"{self._batch_size}, and drop_last leaves them out. Lower batch_size, set drop_last=False, or "
-                    "use a larger source (for a ring, raise SWAP_CAP)"
+                    f"{self._source.name} has no batch in epoch {place.epoch}: it has {len(batch)} items, "
+                    f"batch_size is {self._batch_size}, and drop_last leaves them out. Lower batch_size, set "
+                    "drop_last=False, or use a larger source (for a ring, raise SWAP_CAP)"
                 )
 
-    def _buffered(self, items: Iterator[Any], epoch: int) -> Iterator[Any]:
-        """Passes the items through the buffer, which is emptied at the end."""
+    def _skip(self, buffered: Iterator[Pair], place: Place) -> None:
+        """Skips the items before ``place``. Only the last batch can have had fewer items than the others."""
+        wanted = place.batches * self._batch_size + place.left_out
+        skipped = sum(1 for _ in itertools.islice(buffered, wanted))
+        batches, rest = divmod(max(skipped - place.left_out, 0), self._batch_size)
+        if rest and not self._drop_last:
+            batches += 1
+        if batches < place.batches:
+            raise RingreelError(
+                f"{self._source.name} ended after {batches} batches of epoch {place.epoch}, but {place.batches} had "
+                "been read when the state was saved: the source has changed"
+            )
+
+    def _buffered(self, items: Iterator[Pair], order: str) -> Iterator[Pair]:
+        """Passes the items through the buffer, which is emptied at the end. ``order`` determines the random order."""
         held: list[Any] = []
         queue: collections.deque[Any] = collections.deque()
-        # Seeded with text, so that different seeds and epochs never share numbers. Only random() gives the same numbers
-        # in all versions of Python.
-        draw = random.Random(f"{self._seed} {epoch}").random
+        # Seeded with text, so that different seeds, epochs and shares never have the same numbers. Only random() gives
+        # the same numbers in all versions of Python.
+        draw = random.Random(order).random
 
         def take() -> Any:
             chosen = int(draw() * len(held))
@@ -312,23 +468,35 @@ class StreamLoader(Iterable[Any]):
         for _ in range(count):
             yield give()
 
-    def _finished(self, batch: list[tuple[int, Any]], place: "Place") -> Any:
-        """Returns a batch after ``parse`` and ``collate``."""
-        items = [self._parsed(number, item, place.epoch) for number, item in batch]
-        if self._collate is None:
-            return items
+    def _finished(self, pair: Pair, epoch: int, shares: int) -> Any:
+        """Returns an item after ``parse``."""
+        number, item = pair
+        if number is None or self._filter == "parse":
+            return item
+        value = self._parsed(number, item, epoch)
+        if value is None and self._parse is not None and shares > 1 and self._sharing.equal is not None:
+            raise RingreelError(
+                f"parse returned None for {self._source.where(number, item)}, but with equal={self._sharing.equal!r} "
+                "all shares have to leave out the same items. Pass filter=, a function that says which items are "
+                "kept, or filter='parse', with which every share parses all items"
+            )
+        return value
+
+    def _parsed(self, number: int | None, item: Any, epoch: int) -> Any:
         try:
-            return self._collate(items)
+            value = self._source.value(number, item)
+            return value if self._parse is None else self._parse(value)
         except Exception as error:
-            error.add_note(f"ringreel: collate of batch {place.batches} of epoch {place.epoch}, {self._source.name}")
+            error.add_note(f"ringreel: {self._source.where(number, item)}, in epoch {epoch}")
             raise
 
-    def _parsed(self, number: int, item: Any, epoch: int) -> Any:
+    def _collated(self, batch: list[Any], number: int, epoch: int) -> Any:
+        if self._collate is None:
+            return batch
         try:
-            item = self._source.value(number, item)
-            return item if self._parse is None else self._parse(item)
+            return self._collate(batch)
         except Exception as error:
-            error.add_note(f"ringreel: {self._source.at(number)}, in epoch {epoch}")
+            error.add_note(f"ringreel: collate of batch {number} of epoch {epoch}, {self._source.name}")
             raise
 
 
@@ -347,25 +515,7 @@ def check_state(state: Any, kind: str, made: Mapping[str, Any]) -> None:
         found = repr(state.get("format")) if isinstance(state, Mapping) else type(state).__name__
         raise ValueError(f"state: expected the format {kind!r}, found {found}")
     for name, value in made.items():
-        if state[name] != value:
+        if state.get(name) != value:
             raise ValueError(
-                f"the state was saved with {name}={state[name]!r}, but {name} is {value!r}: use the same arguments"
+                f"the state was saved with {name}={state.get(name)!r}, but {name} is {value!r}: use the same arguments"
             )
-
-
-def _numbered(items: Iterator[Any], source: Source, epoch: int) -> Iterator[tuple[int, Any]]:
-    """Yields each item with its number. Closes an iterator that was made for this pass."""
-    try:
-        for number in itertools.count(source.first):
-            try:
-                item = next(items)
-            except StopIteration:
-                return
-            except Exception as error:
-                error.add_note(f"ringreel: while {source.at(number)} was read, in epoch {epoch}")
-                raise
-            yield number, item
-    finally:
-        close = getattr(items, "close", None)
-        if close is not None and (source.makes or isinstance(items, Generator)):
-            close()

@@ -1,0 +1,348 @@
+"""Shares of a source: which items a rank and a loader worker read."""
+
+import itertools
+import os
+import sys
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import Any, Self
+
+from ringreel._arguments import integer
+from ringreel._environment import rank_and_world
+from ringreel._log import logger
+from ringreel._sources import Place, Source, source_of
+
+_EQUAL = (None, "drop", "wrap", "pad")
+
+#: An item with its number in the source. The number of a padding item is None.
+Pair = tuple[int | None, Any]
+
+
+class Padding:
+    """The type of ``ringreel.PADDING``, the item that ``equal="pad"`` adds.
+
+    There is one object of this type, also after pickling, so ``item is ringreel.PADDING`` finds it.
+
+    Example:
+        >>> list(ringreel.Shard([1, 2, 3], rank=1, world_size=2, equal="pad"))
+        [2, <ringreel.PADDING>]
+    """
+
+    def __repr__(self) -> str:
+        return "<ringreel.PADDING>"
+
+    def __reduce__(self) -> str:
+        return "PADDING"
+
+
+PADDING = Padding()
+
+
+class Sharing:
+    """Finds the share of this process, and deals items.
+
+    Args:
+        what (str): The name of the object that is shared, for messages.
+        rank (int | None): This process's rank, or None with ``world_size``.
+        world_size (int | None): Number of ranks.
+        equal (str | None): See ``Shard``.
+        padding (Any): The padding item.
+
+    Raises:
+        ValueError: A number is out of range, only one of the two is given, or ``equal`` is unknown.
+        TypeError: A number is not an integer.
+    """
+
+    def __init__(self, what: str, rank: int | None, world_size: int | None, equal: str | None, padding: Any) -> None:
+        if (rank is None) != (world_size is None):
+            raise ValueError("rank and world_size: expected both or neither")
+        self._what = what
+        self.fixed: tuple[int, int] | None = None
+        if rank is not None:
+            world_size = integer("world_size", world_size, 1)
+            rank = integer("rank", rank, 0)
+            if rank >= world_size:
+                raise ValueError(f"rank: expected less than world_size={world_size}, found {rank}")
+            self.fixed = rank, world_size
+        if equal not in _EQUAL:
+            raise ValueError(f"equal: expected one of {', '.join(map(repr, _EQUAL))}, found {equal!r}")
+        self.equal = equal
+        self.padding = padding
+        self._pid = os.getpid()
+        self._warned = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        # torch.distributed is not initialized in a spawned loader worker.
+        return {**self.__dict__, "fixed": self.fixed or _distributed()}
+
+    def find(self) -> tuple[int, int]:
+        """Returns the share of this process and the number of shares: ranks times loader workers."""
+        rank, world_size = self.fixed or _distributed() or rank_and_world()
+        info = _worker()
+        if info is None:
+            if self._pid != os.getpid() and world_size == 1 and self.fixed is None and not self._warned:
+                self._warned = True
+                logger.warning(
+                    "%s was made in process %d and is read in process %d, which is neither a rank nor a worker of "
+                    "torch's DataLoader: it yields all items there, too. Pass rank and world_size if the processes "
+                    "are to share the items",
+                    *(self._what, self._pid, os.getpid()),
+                )
+            return rank, world_size
+        return rank * info.num_workers + info.id, world_size * info.num_workers
+
+    def items(
+        self, source: Source, place: Place, found: tuple[int, int], keep: Callable[[Iterator[Pair]], Iterator[Pair]]
+    ) -> Iterator[Pair]:
+        """Opens ``source``, and returns the items of share ``found[0]`` of ``found[1]``.
+
+        Args:
+            source (Source): The source.
+            place (Place): The epoch.
+            found (tuple[int, int]): What ``find`` returned.
+            keep (Callable): Returns the items that are dealt, of all items.
+        """
+        if source.shares_itself:
+            return keep(numbered(source.open(place), source, place.epoch))
+        chosen = source.by_index(place) if found[1] > 1 and keep is keep_all else None
+        if chosen is not None:
+            dealt = self._deal(((n, None) for n in range(len(chosen))), found)
+            return _read(dealt, chosen, source, place.epoch)
+        return self._deal(keep(numbered(source.open(place), source, place.epoch)), found)
+
+    def count(self, total: int, found: tuple[int, int]) -> int:
+        """Returns the number of items of share ``found[0]`` of ``found[1]``, of ``total`` items."""
+        share, shares = found
+        whole, rest = divmod(total, shares)
+        if self.equal == "drop" or not rest:
+            return whole
+        return whole + 1 if self.equal is not None or share < rest else whole
+
+    def _deal(self, items: Iterator[Pair], found: tuple[int, int]) -> Iterator[Pair]:
+        share, shares = found
+        if shares == 1:
+            return items
+        return deal(items, share, shares, self.equal, (None, self.padding))
+
+
+def deal(items: Iterable[Any], share: int, shares: int, equal: str | None, padding: Any) -> Iterator[Any]:
+    """Yields the items of one share. The items are dealt in blocks of one item for each share.
+
+    Args:
+        items (Iterable): Items, of which there need not be a known number.
+        share (int): Number of the share, from 0.
+        shares (int): Number of shares.
+        equal (str | None): What happens in a last block that is not complete. See ``Shard``.
+        padding (Any): The item that ``"pad"`` adds.
+    """
+    first: list[Any] = []  # as many as the last block can need
+    mine = None
+    at = 0
+    for item in items:
+        if equal == "wrap" and len(first) < shares - 1:
+            first.append(item)
+        if at == share:
+            if equal == "drop":
+                mine = item
+            else:
+                yield item
+        at += 1
+        if at == shares:
+            at = 0
+            if equal == "drop":
+                yield mine
+    if share >= at > 0:
+        if equal == "wrap":
+            yield first[(share - at) % len(first)]
+        elif equal == "pad":
+            yield padding
+
+
+def keep_all(items: Iterator[Pair]) -> Iterator[Pair]:
+    """Returns ``items``."""
+    return items
+
+
+def line_filter(
+    source: Source, epoch: int, skip_blank: bool, comment: str | None, keep: Callable[[Any], Any] | None
+) -> Callable[[Iterator[Pair]], Iterator[Pair]]:
+    """Returns a function that leaves items out: blank lines, comments, and those that ``keep`` refuses."""
+    if not skip_blank and comment is None and keep is None:
+        return keep_all
+
+    def kept(number: int | None, item: Any) -> bool:
+        value = source.value(number, item)
+        if isinstance(value, str):
+            text = value.strip()
+            if (skip_blank and not text) or (comment is not None and text.startswith(comment)):
+                return False
+        return keep is None or bool(keep(value))
+
+    def filtered(items: Iterator[Pair]) -> Iterator[Pair]:
+        for number, item in items:
+            try:
+                wanted = kept(number, item)
+            except Exception as error:
+                error.add_note(f"ringreel: {source.where(number, item)}, in epoch {epoch}")
+                raise
+            if wanted:
+                yield number, item
+
+    return filtered
+
+
+def numbered(items: Iterator[Any], source: Source, epoch: int) -> Iterator[Pair]:
+    """Yields each item with its number. Closes an iterator that was made for this pass."""
+    try:
+        for number in itertools.count(source.first):
+            try:
+                item = next(items)
+            except StopIteration:
+                return
+            except Exception as error:
+                error.add_note(f"ringreel: while {source.at(number)} was read, in epoch {epoch}")
+                raise
+            yield number, item
+    finally:
+        close = getattr(items, "close", None)
+        if close is not None and (source.makes or isinstance(items, Generator)):
+            close()
+
+
+def _read(dealt: Iterator[Pair], chosen: Any, source: Source, epoch: int) -> Iterator[Pair]:
+    """Yields the items at the numbers that were dealt, read by index."""
+    for number, padding in dealt:
+        if number is None:
+            yield None, padding
+            continue
+        try:
+            item = chosen[number]
+        except Exception as error:
+            error.add_note(f"ringreel: while {source.at(number)} was read, in epoch {epoch}")
+            raise
+        yield number, item
+
+
+class DatasetLike:
+    """Base of the classes whose objects torch's ``DataLoader`` accepts as an ``IterableDataset``.
+
+    ``DataLoader`` checks the type. So a new object is of a subclass of both classes, if torch is imported.
+    """
+
+    def __new__(cls, *args: Any, **keys: Any) -> Self:
+        chosen: Any = cls
+        if "torch.utils.data" in sys.modules:
+            from ringreel import _torch_shard  # here, because it imports torch, and the modules that import this one
+
+            chosen = _torch_shard.CLASSES.get(cls, cls)
+        made: Self = object.__new__(chosen)
+        return made
+
+
+class Shard(DatasetLike):
+    """The items of a source that belong to this process: its rank, and its worker of torch's ``DataLoader``.
+
+    Each item of the source is in exactly one share. A ``DataLoader`` accepts a ``Shard`` as its dataset, as
+    it does an ``IterableDataset``; import torch before the shard is made. Each iteration reads the source
+    from its start.
+
+    Items are dealt in turn: item ``n`` belongs to share ``n % shares``, where the shares are the ranks times
+    the loader workers. Every process reads the whole source, except one with a length and an index, such as
+    one of torch's datasets. For large ``.rec`` files use ``InputSplit``, of which each process reads its
+    bytes only.
+
+    A process that is neither a rank nor a worker of a ``DataLoader``, such as one of ``multiprocessing``,
+    cannot be recognised as one of several. It yields all items, and logs a warning.
+
+    Args:
+        source (Any): As for ``StreamLoader``.
+        rank (int | None): This process's rank. Give ``rank`` and ``world_size`` together, or neither (the
+            default): then they are those of ``torch.distributed``, if that is initialized, and otherwise
+            those of the environment, as for ``Ring.stream``.
+        world_size (int | None): Number of ranks, without loader workers.
+        equal (str | None): How all shares get the same number of items. The source need not have a length:
+            its items are dealt in blocks of one item for each share, and only the last block can be
+            incomplete. ``"drop"`` leaves out its items, ``"wrap"`` completes it with the first items of the
+            source, and ``"pad"`` with ``padding``. None (the default) lets shares differ by one item.
+        padding (Any): The item that ``"pad"`` adds. Default ``ringreel.PADDING``.
+        filter (Callable | None): Called with each item by every share, before the items are dealt; items
+            for which it returns a false value are left out. Default None.
+        skip_blank (bool): Whether lines without text are left out. Default False.
+        comment (str | None): Lines whose text begins with it are left out. Default None.
+
+    Raises:
+        TypeError: ``source`` is not a source, or shares its items itself.
+        ValueError: A number is out of range, or ``equal`` is unknown.
+
+    Example:
+        >>> list(ringreel.Shard(range(5), rank=1, world_size=2))
+        [1, 3]
+        >>> list(ringreel.Shard(range(5), rank=1, world_size=2, equal="wrap"))
+        [1, 3, 0]
+    """
+
+    _shares_itself = True
+
+    def __init__(
+        self,
+        source: Any,
+        rank: int | None = None,
+        world_size: int | None = None,
+        equal: str | None = None,
+        padding: Any = PADDING,
+        filter: Callable[[Any], Any] | None = None,
+        skip_blank: bool = False,
+        comment: str | None = None,
+    ) -> None:
+        self._source = source_of(source)
+        if self._source.shares_itself:
+            raise TypeError(
+                f"source: found {type(source).__name__}: it shares its items itself; use it without a Shard"
+            )
+        self._sharing = Sharing(f"the Shard of {self._source.name}", rank, world_size, equal, padding)
+        self._filter = filter
+        self._skip_blank = bool(skip_blank)
+        self._comment = comment
+        tell_unknown(self._source)
+
+    def __repr__(self) -> str:
+        return f"<ringreel.Shard of {self._source.name}>"
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yields the items of this process, from the start of the source."""
+        source = self._source
+        keep = line_filter(source, 0, self._skip_blank, self._comment, self._filter)
+        for number, item in self._sharing.items(source, Place(), self._sharing.find(), keep):
+            if number is None:
+                yield item
+                continue
+            try:
+                value = source.value(number, item)
+            except Exception as error:
+                error.add_note(f"ringreel: {source.where(number, item)}")
+                raise
+            yield value
+
+
+def tell_unknown(source: Source) -> None:
+    """Logs a warning about a source that may share its items itself, which would lose items."""
+    data = sys.modules.get("torch.utils.data")
+    if data is not None and not source.shares_itself and isinstance(source.given, data.IterableDataset):
+        logger.warning(
+            "%s is an IterableDataset: if it already divides its items among ranks or workers, they are divided "
+            "twice, and items are lost. Pass a dataset that yields all items in every process",
+            source.name,
+        )
+
+
+def _worker() -> Any:
+    """Returns torch's description of the loader worker that this process is, or None."""
+    data = sys.modules.get("torch.utils.data")
+    return None if data is None else data.get_worker_info()
+
+
+def _distributed() -> tuple[int, int] | None:
+    """Returns rank and world size of ``torch.distributed``, or None if that is not initialized."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None
+    return distributed.get_rank(), distributed.get_world_size()
