@@ -106,7 +106,7 @@ class InputSplit(DatasetLike):
             >>> ringreel.InputSplit(["b.rec", "a.rec"]).files
             ['a.rec', 'b.rec']
         """
-        return self._opened(self._sharing.find(), None, 0).paths
+        return _ringreel.InputSplit.open(self._paths, 0, 1, by_records=False, skip_damage=False, use_index=False).paths
 
     @property
     def records(self) -> int | None:

@@ -10,7 +10,6 @@ from typing import Any
 
 from ringreel._arguments import integer
 from ringreel._errors import RingreelError
-from ringreel._log import logger
 from ringreel._prefetch import Prefetch
 from ringreel._shard import PADDING, DatasetLike, Pair, Sharing, line_filter, tell_unknown
 from ringreel._sources import Place, source_of
@@ -171,7 +170,6 @@ class StreamLoader(DatasetLike):
         self._skip_blank = bool(skip_blank)
         self._comment = comment
         self._prefetch = integer("prefetch", prefetch, 0)
-        self._told = False
         self._place = Place()
         tell_unknown(self._source)
 
@@ -218,7 +216,9 @@ class StreamLoader(DatasetLike):
             raise TypeError("a loader with epochs=None has no length: it never ends")
         if self._filter is not None or self._skip_blank or self._comment is not None:
             raise TypeError("the length of a loader that filters items is unknown until they were read")
-        count = self._sharing.count(self._source.length(), self._sharing.find())
+        count = self._source.length()
+        if not self._source.shares_itself:
+            count = self._sharing.count(count, self._sharing.find())
         whole, rest = divmod(count, self._batch_size)
         return self._epochs * (whole if self._drop_last or not rest else whole + 1)
 
@@ -366,7 +366,6 @@ class StreamLoader(DatasetLike):
                 f"{found[1]}: continue with the same number, or from the start of an epoch"
             )
         place.shares = found[1]
-        self._tell_ring(found[1])
         items = self._sharing.items(self._source, place, found, self._kept(place.epoch))
         batches: Any = self._batches(items, dataclasses.replace(place), found)
         with contextlib.closing(Prefetch(batches, self._prefetch) if self._prefetch else batches) as batches:
@@ -376,15 +375,6 @@ class StreamLoader(DatasetLike):
                 place.given = True
                 place.resumed = False
                 yield batch
-
-    def _tell_ring(self, shares: int) -> None:
-        if shares > 1 and self._source.unit == "sample" and not self._told:
-            self._told = True
-            logger.warning(
-                "%d shares of a StreamLoader read the ring %s: they may read different generations. Use Ring.stream "
-                "or ringreel.torch.RingStream, which agree on one",
-                *(shares, self._source.name),
-            )
 
     def _kept(self, epoch: int) -> Callable[[Iterator[Pair]], Iterator[Pair]]:
         """Returns the function that leaves items out before they are dealt."""

@@ -77,6 +77,8 @@ class Sharing:
     def find(self) -> tuple[int, int]:
         """Returns the share of this process and the number of shares: ranks times loader workers."""
         rank, world_size = self.fixed or _distributed() or rank_and_world()
+        if not 0 <= rank < world_size:
+            raise ValueError(f"rank {rank} of world size {world_size}, as the environment says, is not a rank")
         info = _worker()
         if info is None:
             if self._pid != os.getpid() and world_size == 1 and self.fixed is None and not self._warned:
@@ -101,6 +103,8 @@ class Sharing:
             found (tuple[int, int]): What ``find`` returned.
             keep (Callable): Returns the items that are dealt, of all items.
         """
+        if found[1] > 1:
+            self._tell_ring(source, found[1])
         if source.shares_itself:
             return keep(numbered(source.open(place), source, place.epoch))
         chosen = source.by_index(place) if found[1] > 1 and keep is keep_all else None
@@ -108,6 +112,15 @@ class Sharing:
             dealt = self._deal(((n, None) for n in range(len(chosen))), found)
             return _read(dealt, chosen, source, place.epoch)
         return self._deal(keep(numbered(source.open(place), source, place.epoch)), found)
+
+    def _tell_ring(self, source: Source, shares: int) -> None:
+        if source.moves and not self._warned:
+            self._warned = True
+            logger.warning(
+                "%s is read in %d shares, which may read different generations. Use Ring.stream or "
+                "ringreel.torch.RingStream, which agree on one",
+                *(self._what, shares),
+            )
 
     def count(self, total: int, found: tuple[int, int]) -> int:
         """Returns the number of items of share ``found[0]`` of ``found[1]``, of ``total`` items."""
@@ -217,6 +230,8 @@ def _read(dealt: Iterator[Pair], chosen: Any, source: Source, epoch: int) -> Ite
         try:
             item = chosen[number]
         except Exception as error:
+            if isinstance(error, IndexError) and source.unit == "sample":
+                return  # the ring's next generation is shorter
             error.add_note(f"ringreel: while {source.at(number)} was read, in epoch {epoch}")
             raise
         yield number, item
@@ -225,7 +240,7 @@ def _read(dealt: Iterator[Pair], chosen: Any, source: Source, epoch: int) -> Ite
 class DatasetLike:
     """Base of the classes whose objects torch's ``DataLoader`` accepts as an ``IterableDataset``.
 
-    ``DataLoader`` checks the type. So a new object is of a subclass of both classes, if torch is imported.
+    ``DataLoader`` checks the type: if torch is imported, a new object is of a subclass of both classes.
     """
 
     def __new__(cls, *args: Any, **keys: Any) -> Self:

@@ -58,6 +58,7 @@ class Source:
     unit = "item"
     first = 0  # Number of the first item.
     makes = False  # Whether `open` returns an iterator that no other code holds.
+    moves = False  # Whether each process chooses the generation of a ring that it reads.
     shares_itself = False  # Whether `open` returns the items of this process only.
 
     def __init__(self, given: Any) -> None:
@@ -199,6 +200,7 @@ class _Generation(Source):
     """A ring's newest generation."""
 
     unit = "sample"
+    moves = True
 
     def __init__(self, given: Any) -> None:
         super().__init__(given)
@@ -237,6 +239,8 @@ class _Generation(Source):
 
 class _Dataset(_Generation):
     """The generation that a ``Dataset`` reads."""
+
+    moves = False
 
     @property
     def name(self) -> str:

@@ -186,6 +186,9 @@ def test_rank_is_that_of_the_environment(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "3")
     assert list(Shard(range(7))) == [1, 4] and list(StreamLoader(range(7), 2)) == [[1, 4]]
     assert list(Shard(range(7), rank=0, world_size=1)) == list(range(7))
+    monkeypatch.setenv("RANK", "3")
+    with pytest.raises(ValueError, match="rank 3 of world size 3, as the environment says, is not a rank"):
+        list(Shard(range(7)))
 
 
 def test_invalid_shares_are_refused():
@@ -209,6 +212,8 @@ def test_items_are_not_divided_twice():
         with pytest.raises(TypeError, match=f"found {type(source).__name__}: it shares its items itself"):
             Shard(source)
     assert list(StreamLoader(shard, 3)) == [[1, 3, 5], [7]]
+    halves = StreamLoader(StreamLoader(range(8), 2, rank=0, world_size=2), 1)
+    assert list(halves) == [[[0, 2]], [[4, 6]]] and len(halves) == 2
     with pytest.raises(ValueError, match="shares its items itself: pass rank, world_size and equal to it"):
         StreamLoader(shard, 3, equal="drop")
 
@@ -296,4 +301,5 @@ def test_shares_of_a_ring_log_a_warning(filled, caplog):
     loader = StreamLoader(ring, 1, rank=1, world_size=2, collate=lambda batch: int(batch[0]["data"][0]))
     with caplog.at_level(logging.WARNING, "ringreel"):
         assert [*loader, *loader] == [1, 3, 1, 3]
-    assert caplog.text.count("they may read different generations. Use Ring.stream") == 1
+        list(Shard(ring.dataset(), 0, 2))
+    assert caplog.text.count("in 2 shares, which may read different generations. Use Ring.stream") == 1
