@@ -11,12 +11,13 @@ from typing import Any
 from ringreel._arguments import integer
 from ringreel._errors import RingreelError
 from ringreel._prefetch import Prefetch
-from ringreel._shard import PADDING, DatasetLike, Pair, Sharing, line_filter, tell_unknown
+from ringreel._shard import PADDING, DatasetLike, Pair, Sharing, checked_comment, line_filter, tell_unknown
 from ringreel._sources import Place, source_of
 
 # Default number of items in the buffer of a loader that shuffles.
 _BUFFER = 1000
 _FORMAT = "ringreel.StreamLoader/1"
+_LEFT_OUT = object()
 
 
 class StreamLoader(DatasetLike):
@@ -168,7 +169,7 @@ class StreamLoader(DatasetLike):
             raise ValueError(f"filter: expected a callable, None, or 'parse' with a parse function, found {filter!r}")
         self._filter = filter
         self._skip_blank = bool(skip_blank)
-        self._comment = comment
+        self._comment = checked_comment(comment)
         self._prefetch = integer("prefetch", prefetch, 0)
         self._place = Place()
         tell_unknown(self._source)
@@ -401,16 +402,13 @@ class StreamLoader(DatasetLike):
         ended = False
         while not ended:
             batch: list[Any] = []
-            while len(batch) < self._batch_size:
-                pair = next(buffered, None)
-                if pair is None:
-                    ended = True
-                    break
-                value = self._finished(pair, place.epoch, found[1])
-                if value is None and self._parse is not None:
-                    left_out += 1
-                else:
-                    batch.append(value)
+            while not ended and (wanted := self._batch_size - len(batch)):
+                pairs = list(itertools.islice(buffered, wanted))
+                ended = len(pairs) < wanted
+                values = [self._finished(*pair, place.epoch, found[1]) for pair in pairs]
+                kept = [value for value in values if value is not _LEFT_OUT]
+                left_out += len(values) - len(kept)
+                batch += kept
             if batch and (len(batch) == self._batch_size or not self._drop_last):
                 yield self._collated(batch, number, place.epoch), left_out
                 number += 1
@@ -458,19 +456,20 @@ class StreamLoader(DatasetLike):
         for _ in range(count):
             yield give()
 
-    def _finished(self, pair: Pair, epoch: int, shares: int) -> Any:
-        """Returns an item after ``parse``."""
-        number, item = pair
+    def _finished(self, number: int | None, item: Any, epoch: int, shares: int) -> Any:
+        """Returns an item after ``parse``, or ``_LEFT_OUT``."""
         if number is None or self._filter == "parse":
             return item
         value = self._parsed(number, item, epoch)
-        if value is None and self._parse is not None and shares > 1 and self._sharing.equal is not None:
+        if value is not None or self._parse is None:
+            return value
+        if shares > 1 and self._sharing.equal is not None:
             raise RingreelError(
                 f"parse returned None for {self._source.where(number, item)}, but with equal={self._sharing.equal!r} "
                 "all shares have to leave out the same items. Pass filter=, a function that says which items are "
                 "kept, or filter='parse', with which every share parses all items"
             )
-        return value
+        return _LEFT_OUT
 
     def _parsed(self, number: int | None, item: Any, epoch: int) -> Any:
         try:

@@ -104,7 +104,7 @@ class Sharing:
             keep (Callable): Returns the items that are dealt, of all items.
         """
         if found[1] > 1:
-            self._tell_ring(source, found[1])
+            self._tell_order(source, found[1])
         if source.shares_itself:
             return keep(numbered(source.open(place), source, place.epoch))
         chosen = source.by_index(place) if found[1] > 1 and keep is keep_all else None
@@ -113,8 +113,18 @@ class Sharing:
             return _read(dealt, chosen, source, place.epoch)
         return self._deal(keep(numbered(source.open(place), source, place.epoch)), found)
 
-    def _tell_ring(self, source: Source, shares: int) -> None:
-        if source.moves and not self._warned:
+    def _tell_order(self, source: Source, shares: int) -> None:
+        """Logs a warning about a source whose items differ between processes."""
+        if self._warned:
+            return
+        if isinstance(source.given, (set, frozenset)):
+            self._warned = True
+            logger.warning(
+                "%s is read in %d shares, but the order of a %s differs between processes, so items may be read twice "
+                "or not at all. Pass a sorted list",
+                *(self._what, shares, type(source.given).__name__),
+            )
+        if source.moves:
             self._warned = True
             logger.warning(
                 "%s is read in %d shares, which may read different generations. Use Ring.stream or "
@@ -173,6 +183,20 @@ def deal(items: Iterable[Any], share: int, shares: int, equal: str | None, paddi
 def keep_all(items: Iterator[Pair]) -> Iterator[Pair]:
     """Returns ``items``."""
     return items
+
+
+def checked_comment(comment: Any) -> str | None:
+    """Returns the text with which comments begin.
+
+    Raises:
+        TypeError: It is neither text nor None.
+        ValueError: It is empty: every line begins with it.
+    """
+    if comment is not None and not isinstance(comment, str):
+        raise TypeError(f"comment: expected text, or None, found {comment!r}")
+    if comment == "":
+        raise ValueError("comment: expected text that is not empty, or None")
+    return comment
 
 
 def line_filter(
@@ -245,7 +269,7 @@ class DatasetLike:
 
     def __new__(cls, *args: Any, **keys: Any) -> Self:
         chosen: Any = cls
-        if "torch.utils.data" in sys.modules:
+        if "torch" in sys.modules and "torch.utils.data" in sys.modules:
             from ringreel import _torch_shard  # here, because it imports torch, and the modules that import this one
 
             chosen = _torch_shard.CLASSES.get(cls, cls)
@@ -261,9 +285,9 @@ class Shard(DatasetLike):
     from its start.
 
     Items are dealt in turn: item ``n`` belongs to share ``n % shares``, where the shares are the ranks times
-    the loader workers. Every process reads the whole source, except one with a length and an index, such as
-    one of torch's datasets. For large ``.rec`` files use ``InputSplit``, of which each process reads its
-    bytes only.
+    the loader workers. So all processes must see the same items in the same order. Every process reads the
+    whole source, except one with a length and an index, such as one of torch's datasets. For large ``.rec``
+    files use ``InputSplit``, of which each process reads its bytes only.
 
     A process that is neither a rank nor a worker of a ``DataLoader``, such as one of ``multiprocessing``,
     cannot be recognised as one of several. It yields all items, and logs a warning.
@@ -316,7 +340,7 @@ class Shard(DatasetLike):
         self._sharing = Sharing(f"the Shard of {self._source.name}", rank, world_size, equal, padding)
         self._filter = filter
         self._skip_blank = bool(skip_blank)
-        self._comment = comment
+        self._comment = checked_comment(comment)
         tell_unknown(self._source)
 
     def __repr__(self) -> str:

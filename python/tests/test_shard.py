@@ -162,6 +162,7 @@ def test_padding_is_not_parsed_and_can_be_chosen():
     assert list(StreamLoader([1], 2, parse=str, **keys)) == [[PADDING]]
     assert list(StreamLoader([1], 2, parse=str, padding=-1, **keys)) == [[-1]]
     assert list(Shard([1], padding=-1, **keys)) == [-1]
+    assert list(StreamLoader([1], 2, parse=str, padding=None, **keys)) == [[None]]
     assert pickle.loads(pickle.dumps(PADDING)) is PADDING and copy.deepcopy([PADDING])[0] is PADDING
     assert repr(PADDING) == "<ringreel.PADDING>"
 
@@ -198,6 +199,8 @@ def test_invalid_shares_are_refused():
         ({"rank": -1, "world_size": 2}, ValueError, "rank: expected 0 or more"),
         ({"rank": 0, "world_size": 0}, ValueError, "world_size: expected 1 or more"),
         ({"rank": 0.0, "world_size": 2}, TypeError, "rank: expected an integer"),
+        ({"comment": ""}, ValueError, "comment: expected text that is not empty"),
+        ({"comment": 1}, TypeError, "comment: expected text, or None, found 1"),
         ({"equal": "even"}, ValueError, "equal: expected one of None, 'drop', 'wrap', 'pad', found 'even'"),
     ]:
         with pytest.raises(error, match=message):
@@ -303,3 +306,17 @@ def test_shares_of_a_ring_log_a_warning(filled, caplog):
         assert [*loader, *loader] == [1, 3, 1, 3]
         list(Shard(ring.dataset(), 0, 2))
     assert caplog.text.count("in 2 shares, which may read different generations. Use Ring.stream") == 1
+
+
+def test_shares_of_a_set_log_a_warning(caplog):
+    with caplog.at_level(logging.WARNING, "ringreel"):
+        shard = Shard({1, 2}, 0, 2)
+        assert len(list(shard)) == len(list(shard)) == 1
+        list(Shard({1, 2}))
+    assert caplog.text.count("the order of a set differs between processes") == 1
+
+
+def test_unknown_filter_is_refused():
+    for filter, parse in (("parse", None), ("lines", str)):
+        with pytest.raises(ValueError, match="filter: expected a callable, None, or 'parse' with a parse function"):
+            StreamLoader([1], 1, parse=parse, filter=filter)
