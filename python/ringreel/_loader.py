@@ -4,6 +4,7 @@ import collections
 import contextlib
 import dataclasses
 import itertools
+import operator
 import random
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -17,7 +18,6 @@ from ringreel._sources import Place, source_of
 # Default number of items in the buffer of a loader that shuffles.
 _BUFFER = 1000
 _FORMAT = "ringreel.StreamLoader/1"
-_LEFT_OUT = object()
 
 
 class StreamLoader(DatasetLike):
@@ -405,9 +405,8 @@ class StreamLoader(DatasetLike):
             while not ended and (wanted := self._batch_size - len(batch)):
                 pairs = list(itertools.islice(buffered, wanted))
                 ended = len(pairs) < wanted
-                values = [self._finished(*pair, place.epoch, found[1]) for pair in pairs]
-                kept = [value for value in values if value is not _LEFT_OUT]
-                left_out += len(values) - len(kept)
+                kept = self._finished(pairs, place.epoch, found[1])
+                left_out += len(pairs) - len(kept)
                 batch += kept
             if batch and (len(batch) == self._batch_size or not self._drop_last):
                 yield self._collated(batch, number, place.epoch), left_out
@@ -456,20 +455,25 @@ class StreamLoader(DatasetLike):
         for _ in range(count):
             yield give()
 
-    def _finished(self, number: int | None, item: Any, epoch: int, shares: int) -> Any:
-        """Returns an item after ``parse``, or ``_LEFT_OUT``."""
-        if number is None or self._filter == "parse":
-            return item
-        value = self._parsed(number, item, epoch)
-        if value is not None or self._parse is None:
-            return value
-        if shares > 1 and self._sharing.equal is not None:
-            raise RingreelError(
-                f"parse returned None for {self._source.where(number, item)}, but with equal={self._sharing.equal!r} "
-                "all shares have to leave out the same items. Pass filter=, a function that says which items are "
-                "kept, or filter='parse', with which every share parses all items"
-            )
-        return _LEFT_OUT
+    def _finished(self, pairs: list[Pair], epoch: int, shares: int) -> list[Any]:
+        """Returns the items after ``parse``, without those that it leaves out."""
+        if self._filter == "parse":
+            return [item for _, item in pairs]
+        values = [item if number is None else self._parsed(number, item, epoch) for number, item in pairs]
+        if self._parse is None or not any(map(operator.is_, values, itertools.repeat(None))):
+            return values
+        kept = []
+        for (number, item), value in zip(pairs, values, strict=True):
+            if value is not None or number is None:
+                kept.append(value)
+            elif shares > 1 and self._sharing.equal is not None:
+                raise RingreelError(
+                    f"parse returned None for {self._source.where(number, item)}, but with "
+                    f"equal={self._sharing.equal!r} all shares have to leave out the same items. Pass filter=, a "
+                    "function that says which items are kept, or filter='parse', with which every share parses all "
+                    "items"
+                )
+        return kept
 
     def _parsed(self, number: int | None, item: Any, epoch: int) -> Any:
         try:

@@ -4,6 +4,7 @@ import atexit
 import collections
 import os
 import threading
+import time
 import weakref
 from collections.abc import Iterable, Iterator
 from types import TracebackType
@@ -12,7 +13,7 @@ from typing import Any, Self
 from ringreel._arguments import integer
 from ringreel._errors import RingreelError
 
-# Seconds that an exit of the program waits for the threads.
+# Seconds that the exit of the program waits for all threads together.
 _PATIENCE = 5.0
 
 
@@ -183,5 +184,6 @@ def _end_all() -> None:
     running = [(thread, work) for thread, work in list(_threads.items()) if thread.is_alive()]
     for _, work in running:
         work.end()
+    deadline = time.monotonic() + _PATIENCE
     for thread, _ in running:
-        thread.join(_PATIENCE)
+        thread.join(max(deadline - time.monotonic(), 0))

@@ -157,6 +157,9 @@ def deal(items: Iterable[Any], share: int, shares: int, equal: str | None, paddi
         equal (str | None): What happens in a last block that is not complete. See ``Shard``.
         padding (Any): The item that ``"pad"`` adds.
     """
+    if equal is None:
+        yield from itertools.islice(items, share, None, shares)
+        return
     first: list[Any] = []  # as many as the last block can need
     mine = None
     at = 0
