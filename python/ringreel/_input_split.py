@@ -20,7 +20,8 @@ class InputSplit(DatasetLike):
 
     The files are concatenated, and cut into as many shares as there are ranks times workers of torch's
     ``DataLoader``. Each record is in exactly one share, that in which it begins. So the shares have about
-    the same number of bytes, or with ``by="records"`` of records, and nothing is read twice.
+    the same number of bytes, or with ``by="records"`` of records, and nothing is read twice. For the same
+    number of steps on all ranks use a ``StreamLoader`` or ``Shard`` of the files with ``equal``.
 
     It can be iterated over repeatedly, each time from the start of the share. A ``DataLoader`` accepts it
     as its dataset, as it does an ``IterableDataset``; import torch before it is made. It can be the source
