@@ -388,7 +388,7 @@ def example(*args):
 
 def test_example_keeps_the_lines_that_a_naive_loader_loses():
     kept = example()
-    assert kept[-1] == "40 of 40 lines came out; none is missing" and len(kept) == 15
+    assert kept[-1] == "40 of 40 lines were read; no line is missing" and len(kept) == 15
     given = [int(word) for line in kept[:-1] for word in line.split()[3:]]
     assert sorted(given) == list(range(1, 41)) != given
     assert kept[-2].startswith("batch 14") and len(kept[-2].split()) == 4
@@ -396,6 +396,6 @@ def test_example_keeps_the_lines_that_a_naive_loader_loses():
 
 def test_example_drops_one_line_and_a_naive_loader_four():
     dropped = example("--drop-last")
-    assert dropped[-1].startswith("39 of 40 lines came out; dropped, as asked: ") and len(dropped) == 14
+    assert dropped[-1].startswith("39 of 40 lines were read; dropped on request: ") and len(dropped) == 14
     naive = example("--naive")
-    assert naive[-1] == "36 of 40 lines came out; lost: 37 38 39 40" and len(naive) == 13
+    assert naive[-1] == "36 of 40 lines were read; lost: 37 38 39 40" and len(naive) == 13
