@@ -279,6 +279,13 @@ class DatasetLike:
         made: Self = object.__new__(chosen)
         return made
 
+    def __getitem__(self, index: Any) -> Any:
+        # DataLoader reads an object by index that it does not take for an IterableDataset.
+        raise TypeError(
+            f"{type(self).__name__} is read by iteration, not by index. As the dataset of torch's DataLoader, make "
+            "it after the import of torch"
+        )
+
 
 class Shard(DatasetLike):
     """The items of a source that belong to this process: its rank, and its worker of torch's ``DataLoader``.

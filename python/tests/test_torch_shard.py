@@ -141,12 +141,17 @@ def test_iterable_dataset_as_a_source_logs_a_warning(caplog):
     assert list(StreamLoader(Shard(range(4)), 2)) == [[0, 1], [2, 3]] and not caplog.records
 
 
-def test_shard_made_before_the_import_of_torch_is_iterable(script):
+def test_loader_made_before_the_import_of_torch_is_no_dataset(script):
     program = """
         import ringreel
-        shard = ringreel.Shard(range(4))
+        loader = ringreel.StreamLoader(range(4), 2)
         import torch
-        print(list(shard), isinstance(ringreel.Shard(range(4)), torch.utils.data.IterableDataset))
+        print(list(loader), isinstance(ringreel.Shard(range(4)), torch.utils.data.IterableDataset))
+        try:
+            list(torch.utils.data.DataLoader(loader, batch_size=None))
+        except TypeError as error:
+            print(error)
     """
     child = script(program)
-    assert child.end() == 0 and child.said == "[0, 1, 2, 3] True\n"
+    assert child.end() == 0 and child.said.startswith("[[0, 1], [2, 3]] True\n")
+    assert "As the dataset of torch's DataLoader, make it after the import of torch" in child.said
