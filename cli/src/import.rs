@@ -11,7 +11,6 @@ use crate::convert::pack::inputs::{Input, Pattern, find};
 use crate::convert::pack::{Done, Watch};
 use clap::{Args, ValueEnum};
 use ringreel::error::{Error, FsError, Result};
-use ringreel::humanize::human_bytes;
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -30,7 +29,7 @@ Examples:
 
 Parts: images and records give an image and, if SAMPLE has two parts, its label; SAMPLE names both, in this order. The
 meta of a sample says which input it was made of. Samples become visible at the end. Exit status: 0 all inputs are
-imported, 1 some were left out or the import failed, 2 wrong usage.")]
+imported, 1 some were skipped or the import failed, 2 wrong usage.")]
 pub struct Options {
     /// Files and folders
     #[arg(value_name = "PATH", num_args = 1.., required = true)]
@@ -113,7 +112,7 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
     if let Some(note) = notes.first().filter(|_| options.strict) {
         return Err(Error::Sample(note.clone()).into());
     }
-    notes.iter().for_each(|note| tracing::warn!("left out: {note}"));
+    notes.iter().for_each(|note| tracing::warn!("skipped: {note}"));
     let journal = options.journal.as_ref().map(|path| Journal::open(path)).transpose()?;
     let stopped = || stop.is_set();
     let target = Target::open(&config, &names, journal, &stopped)?;
@@ -149,7 +148,7 @@ fn feed(import: &mut Import<'_>, options: &Options, inputs: &Inputs, names: &[St
     }
 }
 
-/// The inputs, the parts of their samples, and what was left out.
+/// The inputs, the parts of their samples, and what was skipped.
 fn inputs(options: &Options, sample: Option<&[String]>) -> Result<(Inputs, Vec<String>, Vec<String>)> {
     let paths = &options.paths;
     if !options.parts.is_empty() {
@@ -243,7 +242,5 @@ fn report(options: &Options, done: &Done, seconds: f64) -> anyhow::Result<()> {
             "samples": samples, "skipped": skipped, "kept": kept, "bytes": bytes, "seconds": seconds,
         }))?);
     }
-    let skipped = if *skipped > 0 { format!(", {skipped} LEFT OUT") } else { String::new() };
-    let kept = if *kept > 0 { format!(", {kept} were imported before") } else { String::new() };
-    Ok(line(&format!("{samples} samples ({}) in {seconds:.1} s{kept}{skipped}", human_bytes(*bytes)))?)
+    Ok(line(&crate::render::totals::packed(done, "samples", seconds))?)
 }

@@ -283,7 +283,7 @@ fn pack_others(options: &Options) -> anyhow::Result<i32> {
     if options.strict && !notes.is_empty() {
         return Err(Error::Sample(notes.remove(0)).into());
     }
-    notes.iter().for_each(|note| tracing::warn!("left out: {note}"));
+    notes.iter().for_each(|note| tracing::warn!("skipped: {note}"));
     let Some(output) = &options.output else {
         return Err(Error::Sample("-o NAME is missing (`ringreel import` writes into a ring)".to_owned()).into());
     };
@@ -366,6 +366,5 @@ fn tell(options: &Options, done: &Done, seconds: f64) -> anyhow::Result<()> {
     for path in files.iter().filter(|path| path.extension().is_none_or(|end| end != "idx")) {
         line(&plain_path(path))?;
     }
-    let skipped = if *skipped > 0 { format!(", {skipped} LEFT OUT") } else { String::new() };
-    Ok(line(&format!("{samples} records ({}) in {seconds:.1} s{skipped}", human_bytes(*bytes)))?)
+    Ok(line(&crate::render::totals::packed(done, "records", seconds))?)
 }

@@ -112,7 +112,7 @@ impl Words {
             color: match self.color {
                 0 => Color::Gray,
                 1 => Color::Rgb,
-                _ => Color::AsTheyAre,
+                _ => Color::Unchanged,
             },
         }
     }

@@ -37,9 +37,9 @@ pub fn read(read: &Read<'_>, seconds: f64) -> String {
     text
 }
 
-/// Describes what `ringreel pack` wrote; `what` is `samples` or `records`.
+/// Describes what `ringreel pack` or `import` wrote; `what` is `samples` or `records`.
 pub fn packed(done: &crate::convert::pack::Done, what: &str, seconds: f64) -> String {
     let skipped = if done.skipped > 0 { format!(", {} SKIPPED", done.skipped) } else { String::new() };
-    let kept = if done.kept > 0 { format!(", {} packed before", done.kept) } else { String::new() };
+    let kept = if done.kept > 0 { format!(", {} from an earlier run", done.kept) } else { String::new() };
     format!("{} {what} ({}) in {seconds:.1} s{kept}{skipped}", done.samples, human_bytes(done.bytes))
 }

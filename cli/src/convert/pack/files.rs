@@ -24,7 +24,7 @@ pub struct Options {
 ///
 /// # Errors
 /// With `strict`, the first input that cannot be packed; what the filesystem says of what is written. Without it, such
-/// inputs are left out, counted, and told to the log.
+/// inputs are skipped, counted and logged.
 pub fn arrays(inputs: &[Input], mut out: RecFile, options: Options, watch: &Watch<'_>) -> Result<Done> {
     let mut done = Done::default();
     (watch.total)(inputs.len() as u64);

@@ -55,7 +55,7 @@ impl Done {
 /// Callbacks for progress and cancellation.
 pub use crate::convert::export::Watch;
 
-/// An input is left out, and why; or with `strict`, that is the end.
+/// Skips an input and logs why; with `strict`, returns an error instead.
 pub(super) fn skipped(done: &mut Done, strict: bool, path: &Path, why: &str) -> Result<()> {
     let message = format!("{}: {why}", path.display());
     if strict {
