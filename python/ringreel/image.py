@@ -54,6 +54,7 @@ class DataDesc(_DataDesc):
     layout: str
 
     def __new__(cls, name: str, shape: Sequence[int], dtype: Any = np.float32, layout: str = "NCHW") -> "DataDesc":
+        """Makes the description of an array."""
         made = super().__new__(cls, name, tuple(shape))
         made.dtype = dtype
         made.layout = layout
@@ -300,8 +301,9 @@ class ImageRecordDataset(Sequence[tuple[Any, ...]]):
         return len(self._reader)
 
     def __getitem__(self, index: Any) -> Any:
-        """Image `index` and its label: a float, or an array of several labels, or of boxes; and its mask, if there are
-        masks.
+        """Returns image `index`, its label, and its mask if there are masks.
+
+        The label is a float, or an array of several labels or of boxes.
 
         Args:
             index: The position of the record in this part; negative ones count from the end.
