@@ -83,6 +83,7 @@ impl Default for StreamOptions {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
