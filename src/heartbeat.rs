@@ -15,6 +15,8 @@ struct Shared {
     report: Mutex<Report>,
     stopped: Mutex<bool>,
     wake: Condvar,
+    /// Completes each report before it is published.
+    refresh: Box<dyn Fn(&mut Report) + Send + Sync>,
 }
 
 /// The heartbeat of a running role. Dropping it stops the thread and removes the member from the
@@ -29,15 +31,17 @@ pub struct Heartbeat {
 impl Heartbeat {
     /// Starts the heartbeat of `member` in `role`. Publishes the first heartbeat before it returns.
     pub fn start(store: Arc<dyn Membership>, member: &str, role: Role, lease: Duration) -> Heartbeat {
-        Heartbeat::start_with(store, member, role, lease, |_| ())
+        Heartbeat::start_with(store, member, role, lease, |_| (), |_| ())
     }
 
-    /// Like [`Heartbeat::start`], and calls `also` in its thread after each heartbeat.
+    /// Like [`Heartbeat::start`]. Calls `refresh` with each report before it is published, and `also`
+    /// in its thread after each heartbeat.
     pub fn start_with(
         store: Arc<dyn Membership>,
         member: &str,
         role: Role,
         lease: Duration,
+        refresh: impl Fn(&mut Report) + Send + Sync + 'static,
         mut also: impl FnMut(&dyn Membership) + Send + 'static,
     ) -> Heartbeat {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
@@ -45,7 +49,7 @@ impl Heartbeat {
         let (role, pid, lease_seconds) = (role.to_string(), std::process::id(), lease.as_secs_f64());
         let report = Report { role, host, pid, started_unix_ms, lease_seconds, ..Report::default() };
         let (report, stopped) = (Mutex::new(report), Mutex::new(false));
-        let shared = Arc::new(Shared { report, stopped, wake: Condvar::new() });
+        let shared = Arc::new(Shared { report, stopped, wake: Condvar::new(), refresh: Box::new(refresh) });
         let mut heard = beat(&*store, member, 1, &shared);
         let thread = std::thread::Builder::new().name("ringreel-heartbeat".into()).spawn({
             let (store, member, shared) = (store.clone(), member.to_owned(), shared.clone());
@@ -83,6 +87,7 @@ fn beat(store: &dyn Membership, member: &str, number: u64, shared: &Shared) -> b
     let report = {
         let mut report = shared.report.lock().unwrap_or_else(PoisonError::into_inner);
         report.set_time(unix_ms());
+        (shared.refresh)(&mut report);
         report.clone()
     };
     let taken = store.beat(member, number, &report);

@@ -81,6 +81,8 @@ pub mod segment;
 #[doc(hidden)]
 pub mod swap;
 #[doc(hidden)]
+pub mod times;
+#[doc(hidden)]
 pub mod value_stats;
 #[doc(hidden)]
 pub mod write;
@@ -98,6 +100,7 @@ pub use ringreel_format as format;
 pub use role::Role;
 pub use segment::SampleId;
 pub use swap::manager::{Manager, Swap};
+pub use times::StreamStats;
 pub use write::generator::{Generator, NamedPart, Summary};
 
 /// Returns the milliseconds since 1970 by this machine's clock. For display only; never compared

@@ -59,6 +59,8 @@ mod read {
     mod reading;
     /// Streams of workers that share a run.
     mod streaming;
+    /// Times of streams and generators, compared with an outside clock, and what a stream counts.
+    mod times;
 }
 
 /// Ranks that read together: logs of runs, passes, pins.

@@ -127,12 +127,13 @@ fn fill(
 }
 
 fn tell(options: &Options, summary: &Summary, seconds: f64) -> anyhow::Result<()> {
-    let Summary { finished, delivered, waiting, bytes, waited_seconds, swaps, quarantined, discarded } = summary;
+    let Summary { finished, delivered, waiting, bytes, waited_seconds, swaps, quarantined, discarded, .. } = summary;
     if options.common.json {
         return Ok(json_line(&json!({ "summary": {
             "finished": finished, "delivered": delivered, "waiting": waiting, "bytes": bytes,
             "waited_seconds": waited_seconds, "swaps": swaps, "quarantined": quarantined, "discarded": discarded,
-            "seconds": seconds,
+            "waited_room_seconds": summary.waited_room_seconds, "waited_readers_seconds": summary.waited_readers_seconds,
+            "made_seconds": summary.made_seconds, "wrote_seconds": summary.wrote_seconds, "seconds": seconds,
         }}))?);
     }
     Ok(line(&crate::render::totals::generated(summary, seconds))?)

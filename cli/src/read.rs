@@ -117,10 +117,12 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
         replay(&reader, run, share, &stopped, &mut tally)?;
         reader
     } else {
+        let opened = std::time::Instant::now();
         let reader = match Reader::wait_for(&config, timeout, &stopped, &mut tell) {
             Err(Error::Interrupted { .. }) => return Ok(0),
             other => Arc::new(other?),
         };
+        let waited = opened.elapsed();
         let stream = StreamOptions {
             share,
             shuffle: options.shuffle,
@@ -132,7 +134,9 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
             run: options.run.clone(),
             ..StreamOptions::default()
         };
-        read_stream(Stream::new(reader.clone(), stream)?, &stopped, &mut tally)?;
+        let stream = Stream::new(reader.clone(), stream)?;
+        stream.add_wait(waited);
+        read_stream(stream, &stopped, &mut tally)?;
         reader
     };
     tally.missing = reader.missing();

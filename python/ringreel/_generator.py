@@ -21,13 +21,20 @@ class Summary:
         waiting (int): Finished samples that no manifest lists yet: in the generation that fills, or in
             the staging directory for the manager.
         bytes (int): Size of the segment files, in bytes.
-        waited_seconds (float): Seconds spent waiting for room in the ring or on the disk.
+        waited_seconds (float): Seconds in calls that waited: ``waited_room_seconds`` plus
+            ``waited_readers_seconds``.
         swaps (int): Generations that this generator promoted.
         quarantined (int): Finished samples that were found damaged before a manifest listed them. They
             are in the ring's quarantine directory and are not delivered. Default 0.
         discarded (int): Samples that were written but never finished, because the disk failed when
             their segment was sealed. Their ids were not returned. Default 0.
         interrupted (bool): Whether a signal or ``stop`` ended the generator. Default False.
+        waited_room_seconds (float): Seconds spent waiting for room in the ring or on the disk, for a
+            promotion, or before another attempt after an error.
+        waited_readers_seconds (float): Seconds spent waiting until readers have read the newest
+            generation ``min`` times (``REUSE``).
+        made_seconds (float): Seconds between two calls, in which the caller made samples.
+        wrote_seconds (float): Seconds in calls without the waits.
 
     Example:
         >>> summary = ringreel.run_generator([(np.zeros(3), 0)], "config.yaml")
@@ -44,6 +51,10 @@ class Summary:
     quarantined: int = 0
     discarded: int = 0
     interrupted: bool = False
+    waited_room_seconds: float = 0.0
+    waited_readers_seconds: float = 0.0
+    made_seconds: float = 0.0
+    wrote_seconds: float = 0.0
 
 
 class Generator:

@@ -1,6 +1,7 @@
 """Streams: samples one after the other, for one worker of many."""
 
 import contextlib
+import dataclasses
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,6 +16,43 @@ from ringreel._sample import Sample
 
 #: Default number of threads that read ahead.
 _THREADS = min(4, os.cpu_count() or 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class StreamStats:
+    """How a stream and its caller spent their time, and what the stream read.
+
+    Times are measured with the monotonic clock. They begin with the first call of ``next`` and end when
+    the stream ends.
+
+    Attributes:
+        waited_seconds (float): Seconds in ``next`` without a sample in the ring: until the ring was
+            created, a generation was published, or a server answered again.
+        read_seconds (float): Seconds in ``next`` for the rest: opening, checking, decompressing and
+            copying samples, or waiting for the threads that do this ahead.
+        step_seconds (float): Seconds in the caller, between two calls of ``next``.
+        starved (float | None): ``waited_seconds`` divided by the sum of the three, from 0 to 1.
+        share_read (float | None): Distinct samples read, divided by the number of training samples in
+            the generations that were read. With several ranks or loader workers, a stream reads its share.
+        reads_per_sample (float | None): Mean number of times that each distinct sample was read.
+        age_seconds (float | None): Mean age of a sample when it was read: this machine's clock minus the
+            clock of the machine that generated it. It is as accurate as the two clocks agree.
+
+    Example:
+        >>> stream = ringreel.Ring("config.yaml").stream(epochs=2)
+        >>> samples = list(stream)
+        >>> stats = stream.stats()
+        >>> stats.share_read, stats.reads_per_sample
+        (1.0, 2.0)
+    """
+
+    waited_seconds: float = 0.0
+    read_seconds: float = 0.0
+    step_seconds: float = 0.0
+    starved: float | None = None
+    share_read: float | None = None
+    reads_per_sample: float | None = None
+    age_seconds: float | None = None
 
 
 class Stream(Iterator[Sample]):
@@ -51,6 +89,7 @@ class Stream(Iterator[Sample]):
         self._closed = False
         self._damaged: set[str | None] = set()
         self._missed: list[int] = []
+        self._stats = StreamStats()
 
     def __iter__(self) -> Self:
         return self
@@ -216,6 +255,26 @@ class Stream(Iterator[Sample]):
         seed: int = self._options["seed"]
         return seed
 
+    def stats(self) -> StreamStats:
+        """Returns how this stream and its caller spent their time, and what was read. Never blocks.
+
+        Another thread may call it while ``next`` waits: the wait is included up to now. With a
+        ``DataLoader``, each worker has a stream, and the caller of that stream is the worker.
+
+        Returns:
+            StreamStats: Times in seconds, and counts; zeros before the ring is open.
+
+        Example:
+            >>> with ringreel.Ring("config.yaml").stream(epochs=1) as stream:
+            ...     for sample in stream:
+            ...         pass
+            >>> stats = stream.stats()
+            >>> stats.starved < 1, stats.read_seconds > 0, stats.age_seconds >= 0
+            (True, True, True)
+        """
+        stats = None if self._stream is None else self._stream.stats()
+        return self._stats if stats is None else _stats_of(stats)
+
     def state_dict(self) -> dict[str, Any]:
         """Returns the position of the stream. Never blocks.
 
@@ -298,6 +357,8 @@ class Stream(Iterator[Sample]):
             stream.close()
             with contextlib.suppress(RingreelError):  # raised in a forked child: the parent owns the stream
                 self._missed = stream.missing
+                stats = stream.stats()
+                self._stats = self._stats if stats is None else _stats_of(stats)
 
     def __enter__(self) -> Self:
         return self
@@ -311,6 +372,10 @@ class Stream(Iterator[Sample]):
         if self._stream is not None or self._closed:
             raise TypeError("a stream that has started cannot be pickled: make it in the process that reads it")
         return _again, (self._config, *self._share, self._options)
+
+
+def _stats_of(stats: dict[str, float | None]) -> StreamStats:
+    return StreamStats(**stats)  # type: ignore[arg-type]
 
 
 def _all_begun(states: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -252,5 +252,9 @@ fn as_dict<'py>(py: Python<'py>, summary: &Summary) -> PyResult<Bound<'py, PyDic
     dict.set_item("swaps", summary.swaps)?;
     dict.set_item("quarantined", summary.quarantined)?;
     dict.set_item("discarded", summary.discarded)?;
+    dict.set_item("waited_room_seconds", summary.waited_room_seconds)?;
+    dict.set_item("waited_readers_seconds", summary.waited_readers_seconds)?;
+    dict.set_item("made_seconds", summary.made_seconds)?;
+    dict.set_item("wrote_seconds", summary.wrote_seconds)?;
     Ok(dict)
 }

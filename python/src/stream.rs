@@ -8,6 +8,7 @@ use crate::reader::{Handed, hand_over};
 use crate::{errors, logging};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use ringreel::read::checkpoint::State;
 use ringreel::read::shard::{Equal, Share};
 use ringreel::read::stream::{Item, Position};
@@ -16,6 +17,7 @@ use ringreel::{Error, StreamOptions};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 /// What a signal handler can do in the middle of a call.
 const ADVICE: &str = "can call state_dict and close, and read epochs and run, but not request the next sample";
@@ -35,9 +37,12 @@ impl Lazy {
         let stream = match self.stream.take() {
             Some(stream) => stream,
             None => {
+                let opened = Instant::now();
                 let reader = ringreel::Reader::wait_for(&self.config, self.options.timeout, stop, tell)?;
                 let reader = if self.own { reader.with_private_maps() } else { reader };
-                ringreel::Stream::new(Arc::new(reader), self.options.clone())?
+                let stream = ringreel::Stream::new(Arc::new(reader), self.options.clone())?;
+                stream.add_wait(opened.elapsed());
+                stream
             }
         };
         Ok(self.stream.insert(stream))
@@ -170,6 +175,21 @@ impl Stream {
     #[getter]
     fn run(&self) -> PyResult<Option<String>> {
         Ok(self.position()?.map(|position| position.run().to_owned()))
+    }
+
+    /// Returns the times and counts up to now, or None until the ring is open.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let Some(position) = self.position()? else { return Ok(None) };
+        let stats = position.stats();
+        let dict = PyDict::new(py);
+        dict.set_item("starved", stats.starved())?;
+        dict.set_item("waited_seconds", stats.waited_seconds)?;
+        dict.set_item("read_seconds", stats.read_seconds)?;
+        dict.set_item("step_seconds", stats.step_seconds)?;
+        dict.set_item("share_read", stats.share_read)?;
+        dict.set_item("reads_per_sample", stats.reads_per_sample)?;
+        dict.set_item("age_seconds", stats.age_seconds)?;
+        Ok(Some(dict))
     }
 
     /// Joins the run, so that the state says where the stream starts. Does nothing while another call is running.

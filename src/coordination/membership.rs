@@ -1,6 +1,7 @@
 //! Membership: the processes of a ring, their heartbeats, and their reports.
 
 use crate::error::Result;
+use crate::times::{GeneratorTimes, StreamStats, Times};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fmt;
@@ -38,6 +39,12 @@ pub struct Report {
     /// The compression decisions of a generator for the parts for which COMPRESS is `auto`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stored: Vec<PartCompression>,
+    /// The times and counts of a reader; `None` in reports of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reading: Option<StreamStats>,
+    /// The times of a generator; `None` in reports of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generating: Option<GeneratorTimes>,
     /// What the process is doing or waiting for.
     pub doing: String,
     /// The last error that it encountered.
@@ -67,7 +74,22 @@ impl Report {
     pub(crate) fn after(mut self, beats: u64) -> Report {
         let pause = (self.lease() / BEATS_PER_LEASE).as_millis() as u64;
         if beats > 0 {
-            self.set_time(self.unix_ms.saturating_add(pause.saturating_mul(beats)));
+            let elapsed = pause.saturating_mul(beats);
+            self.set_time(self.unix_ms.saturating_add(elapsed));
+            self.reading.iter_mut().for_each(|stats| stats.grow(Duration::from_millis(elapsed)));
+            self.generating.iter_mut().for_each(|times| times.grow(Duration::from_millis(elapsed)));
+        }
+        self
+    }
+
+    /// Returns this report with the times of `before` for an activity that goes on since then:
+    /// readers of `before` compute them.
+    pub(crate) fn with_current_times_of(mut self, before: &Report) -> Report {
+        if let (Some(stats), Some(before)) = (&mut self.reading, &before.reading) {
+            *stats = stats.with_current_of(before);
+        }
+        if let (Some(times), Some(before)) = (&mut self.generating, &before.generating) {
+            *times = times.with_current_of(before);
         }
         self
     }

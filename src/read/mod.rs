@@ -89,6 +89,8 @@ pub struct ReadSample {
     pub position: u64,
     /// Its id.
     pub id: SampleId,
+    /// When it was written, by its generator's clock: milliseconds since 1970.
+    pub unix_ms: u64,
     /// The file of its segment.
     pub file: Arc<Path>,
     /// True for a padding sample, added so that all workers take the same number of steps. Its elements have a fill
@@ -460,9 +462,10 @@ impl Reader {
         let options = ReadOptions { verify, max_part: self.max_part };
         let sample = segment.reader.sample(id.ordinal, options)?;
         segment.compared.insert(id.ordinal, verify);
+        let unix_ms = sample.unix_ms;
         let (parts, meta) = named(segment.reader.info(), sample);
         let file = segment.reader.path().clone();
-        Ok(ReadSample { generation, position, id, file, is_padding: false, parts, meta })
+        Ok(ReadSample { generation, position, id, unix_ms, file, is_padding: false, parts, meta })
     }
 
     fn is_to_be_compared(&self, segment: &OpenSegment, ordinal: u64) -> bool {

@@ -16,6 +16,7 @@ mod schedule;
 use super::retry::Retry;
 use super::{ReadSample, Reader, log_truncated_maps};
 use crate::error::{Error, Result};
+use crate::times::{Reading, StreamStats};
 pub use checkpoint::Position;
 use deliver::Delivery;
 pub use options::StreamOptions;
@@ -23,6 +24,7 @@ use plan::Plan;
 use progress::{Progress, RunMembership};
 use schedule::{Planned, Schedule};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What a stream yields.
 #[derive(Debug)]
@@ -86,6 +88,18 @@ impl Stream {
         self.progress.current
     }
 
+    /// Returns the times of this stream and of its caller, and what was read. The caller's time begins with the first
+    /// call of [`Stream::next`].
+    pub fn stats(&self) -> StreamStats {
+        self.progress.clock.stats()
+    }
+
+    /// Counts `waited`, for which the caller waited for the ring before it opened the stream, as time without a
+    /// sample.
+    pub fn add_wait(&self, waited: Duration) {
+        self.progress.clock.add_wait(waited);
+    }
+
     /// Returns the next item, or `None` at the end. While it waits, calls `stop` regularly and tells `tell` what it
     /// waits for.
     ///
@@ -93,6 +107,19 @@ impl Stream {
     /// [`Error::Timeout`], [`Error::Interrupted`], [`Error::Stale`], filesystem errors. A damaged sample is an item,
     /// not an error.
     pub fn next(&mut self, stop: &dyn Fn() -> bool, tell: &mut dyn FnMut(&str)) -> Result<Option<Item>> {
+        self.progress.clock.enter(Reading::Read);
+        let next = self.next_item(stop, tell);
+        match &next {
+            Ok(None) => self.progress.clock.stop(),
+            Ok(Some(Item::Sample(sample) | Item::Replaced(sample, _))) if !sample.is_padding => {
+                self.progress.clock.deliver(Some(self.progress.delivered(sample)));
+            }
+            _ => self.progress.clock.deliver(None),
+        }
+        next
+    }
+
+    fn next_item(&mut self, stop: &dyn Fn() -> bool, tell: &mut dyn FnMut(&str)) -> Result<Option<Item>> {
         log_truncated_maps();
         let mut wait: Option<Retry> = None;
         while let Err(error) = self.begin() {
@@ -118,6 +145,9 @@ impl Stream {
                 }
                 continue;
             };
+            if wait.is_some() {
+                self.progress.clock.enter(Reading::Read);
+            }
             self.progress.come_to(&step.plan);
             let Some(item) = self.take(&mut wait, stop, tell)? else { continue };
             self.top_up();
@@ -173,6 +203,7 @@ impl Stream {
         let new = || {
             Retry::new(self.options.timeout, ring.settings.poll, ring.settings.lease).watch(&ring.layout.manifests())
         };
+        self.progress.clock.enter(Reading::Waited);
         self.progress.report_waiting(what);
         wait.get_or_insert_with(new)
     }

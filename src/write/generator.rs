@@ -21,6 +21,7 @@ pub use handle::Generator;
 pub use sealing::Sealing;
 
 use crate::config::Config;
+use crate::coordination::Report;
 use crate::error::{Error, Result};
 use crate::failure_log;
 use crate::heartbeat::Heartbeat;
@@ -67,8 +68,17 @@ pub struct Summary {
     pub waiting: u64,
     /// Bytes of the segments.
     pub bytes: u64,
-    /// Seconds spent waiting for room in the ring or on the disk.
+    /// Seconds in calls, waiting for room in the ring or on the disk, for readers, or to try again after an error: the
+    /// sum of the two below.
     pub waited_seconds: f64,
+    /// Of those, seconds waiting for anything but readers.
+    pub waited_room_seconds: f64,
+    /// Of those, seconds waiting until readers have read the newest generation (REUSE min).
+    pub waited_readers_seconds: f64,
+    /// Seconds in the caller, between two calls: the time to make samples.
+    pub made_seconds: f64,
+    /// Seconds in calls without the waits: the time to write samples.
+    pub wrote_seconds: f64,
     /// Promotions made by this generator.
     pub swaps: u64,
     /// Of those finished, found damaged before a manifest listed them, and moved to `quarantine/`.
@@ -93,11 +103,15 @@ struct Core {
 
 impl Core {
     fn on_ring(ring: Arc<Ring>, config: &Config) -> Core {
-        let heartbeat = Heartbeat::start(ring.coordination.clone(), &ring.me, Role::Generator, ring.settings.lease);
+        let (backpressure, lease) = (Backpressure::new(&ring, config), ring.settings.lease);
+        let clock = backpressure.clock.clone();
+        let refresh = move |report: &mut Report| report.generating = Some(clock.times());
+        let index = ring.coordination.clone();
+        let heartbeat = Heartbeat::start_with(index, &ring.me, Role::Generator, lease, refresh, |_| ());
         tracing::info!("generator {} of {} started", ring.me, ring.layout.root().display());
         Core {
             status: StatusLog::new(heartbeat),
-            backpressure: Backpressure::new(&ring, config),
+            backpressure,
             open: OpenSegment::new(&ring, config),
             manager: ManagerWatch::new(),
             queue: CommitQueue::default(),
@@ -109,13 +123,17 @@ impl Core {
     }
 
     fn summary(&self) -> Summary {
-        let tally = self.queue.tally();
+        let (tally, times) = (self.queue.tally(), self.backpressure.clock.times());
         Summary {
             finished: tally.finished,
             delivered: tally.delivered,
             waiting: tally.waiting(),
             bytes: tally.bytes,
-            waited_seconds: self.backpressure.waited_seconds(),
+            waited_seconds: times.waited_room_seconds + times.waited_readers_seconds,
+            waited_room_seconds: times.waited_room_seconds,
+            waited_readers_seconds: times.waited_readers_seconds,
+            made_seconds: times.made_seconds,
+            wrote_seconds: times.wrote_seconds,
             swaps: self.swaps,
             quarantined: tally.quarantined,
             discarded: self.open.discarded(),

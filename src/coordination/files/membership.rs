@@ -49,7 +49,8 @@ impl LastBeat {
         let waits_still = report.doing.is_empty() == stored.doing.is_empty() && beats <= BEATS_WITHOUT_DETAILS;
         let doing = if waits_still { &stored.doing } else { &report.doing }.clone();
         let (unix_ms, per_second) = (stored.unix_ms, stored.per_second);
-        Report { unix_ms, per_second, doing, ..report.clone() } == *stored && off <= stored.lease() / BEATS_PER_LEASE
+        let news = Report { unix_ms, per_second, doing, ..report.clone().with_current_times_of(stored) };
+        news == *stored && off <= stored.lease() / BEATS_PER_LEASE
     }
 }
 

@@ -7,6 +7,7 @@ use crate::read::Reader;
 use crate::read::checkpoint::State;
 use crate::read::shard::{Equal, Share};
 use crate::run_log::{Epoch, RunLog};
+use crate::times::{StreamClock, StreamStats};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -22,6 +23,7 @@ pub struct Position {
     number: u64,
     plan: Option<(Arc<Plan>, u64)>,
     saved: Arc<AtomicBool>,
+    clock: Arc<StreamClock>,
 }
 
 impl Position {
@@ -40,6 +42,11 @@ impl Position {
     /// [`Reader::missing`]: crate::Reader::missing
     pub fn missing(&self) -> Vec<u64> {
         self.reader.missing()
+    }
+
+    /// Returns [`Stream::stats`] as they are now.
+    pub fn stats(&self) -> StreamStats {
+        self.clock.stats()
     }
 
     /// Returns [`Stream::state`] at that position.
@@ -90,6 +97,7 @@ impl Stream {
             number,
             plan,
             saved: progress.run.is_saved.clone(),
+            clock: progress.clock.clone(),
         }
     }
 

@@ -10,6 +10,7 @@ use crate::read::retry::Retry;
 use crate::read::shard::{Equal, Slot};
 use crate::read::{ReadSample, Reader};
 use crate::sched::Pool;
+use crate::times::Reading;
 use std::sync::Arc;
 
 /// Size of a page of memory, or less.
@@ -217,6 +218,7 @@ impl Stream {
                         self.delivery.put_back(step);
                         return Err(error);
                     }
+                    self.progress.clock.enter(Reading::Read);
                     read = self.delivery.read(&step);
                 }
                 // The caller may continue, for example after making the file readable.

@@ -2,6 +2,7 @@
 
 use super::options::StreamOptions;
 use super::plan::Plan;
+use crate::coordination::Report;
 use crate::error::{Error, Result};
 use crate::heartbeat::Heartbeat;
 use crate::random::random_u32;
@@ -10,6 +11,7 @@ use crate::read::shard::Share;
 use crate::read::{ReadSample, Reader};
 use crate::role::Role;
 use crate::run_log::{Epoch, RunLog, Turn};
+use crate::times::{Delivered, StreamClock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -266,6 +268,8 @@ pub(crate) struct Progress {
     /// When the log was last written, and the generation that was being read then.
     reported: Option<(Instant, Option<u64>)>,
     heartbeat: Option<Heartbeat>,
+    /// Measures the stream's times.
+    pub(crate) clock: Arc<StreamClock>,
     samples: u64,
     bytes: u64,
 }
@@ -281,6 +285,7 @@ impl Progress {
             arrived: None,
             reported: None,
             heartbeat: None,
+            clock: Arc::new(StreamClock::new()),
             samples: 0,
             bytes: 0,
         }
@@ -308,8 +313,9 @@ impl Progress {
         let ring = self.run.reader.ring();
         let generators = generators.clone();
         let look = move |index: &dyn crate::coordination::Membership| generators.keep_up(index);
-        self.heartbeat =
-            Some(Heartbeat::start_with(ring.coordination.clone(), &ring.me, Role::Reader, ring.settings.lease, look));
+        let (index, lease, clock) = (ring.coordination.clone(), ring.settings.lease, self.clock.clone());
+        let refresh = move |report: &mut Report| report.reading = Some(clock.stats());
+        self.heartbeat = Some(Heartbeat::start_with(index, &ring.me, Role::Reader, lease, refresh, look));
         // A stream that resumes in the middle of an epoch needs its generation from now on.
         self.report().unwrap_or_else(|error| tracing::debug!(%error, "cannot log this worker's epoch"));
     }
@@ -331,6 +337,15 @@ impl Progress {
     /// Notes that step `number` of `plan` was delivered.
     pub(crate) fn deliver(&mut self, plan: Arc<Plan>, number: u64) {
         self.delivered = Some((plan, number + 1));
+    }
+
+    /// Returns what is counted of a sample of the epoch that is being delivered.
+    pub(crate) fn delivered(&self, sample: &ReadSample) -> Delivered {
+        let plan = self.delivered.as_ref().map(|(plan, _)| plan);
+        let plan = plan.filter(|plan| plan.epoch.generation == sample.generation);
+        let place =
+            plan.map(|plan| (sample.generation, sample.position.saturating_sub(plan.first), plan.epoch.samples));
+        Delivered { unix_ms: sample.unix_ms, place }
     }
 
     /// Counts a sample of `bytes` bytes.

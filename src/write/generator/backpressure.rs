@@ -7,7 +7,9 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::fs::poll::Poller;
 use crate::ring::Ring;
+use crate::times::{GeneratorClock, Writing};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Free space that must remain after a write: directory entries and manifests need some.
@@ -26,8 +28,12 @@ pub(crate) struct Backpressure {
     max_bytes: Option<u64>,
     max_files: Option<u64>,
     allowance: Allowance,
-    /// Seconds spent waiting.
+    /// Seconds spent in pauses.
     waited_seconds: f64,
+    /// Measures the generator's times.
+    pub(super) clock: Arc<GeneratorClock>,
+    /// Whether a full generation waits for readers, and when that was last checked.
+    held_back: Option<(Instant, bool)>,
 }
 
 /// Bytes that a generator may write before it checks the ring and the disk again. A check costs as much as writing
@@ -60,10 +66,12 @@ impl Backpressure {
             max_files: config.max_files,
             allowance: Allowance::default(),
             waited_seconds: 0.0,
+            clock: Arc::new(GeneratorClock::start()),
+            held_back: None,
         }
     }
 
-    /// Returns the seconds spent waiting so far.
+    /// Returns the seconds spent in pauses so far.
     pub fn waited_seconds(&self) -> f64 {
         self.waited_seconds
     }
@@ -119,10 +127,18 @@ impl Backpressure {
     ///
     /// # Errors
     /// [`Error::Interrupted`] if `stop` returns true.
-    fn pause(&mut self, what: &str, poll: Duration, status: &StatusLog, stop: &dyn Fn() -> bool) -> Result<()> {
+    fn pause(
+        &mut self,
+        what: &str,
+        poll: Duration,
+        status: &StatusLog,
+        stop: &dyn Fn() -> bool,
+        wait: Writing,
+    ) -> Result<()> {
         if stop() {
             return Err(Error::Interrupted { what: what.to_owned() });
         }
+        self.clock.enter(wait);
         let started = Instant::now();
         status.waiting_for(what);
         self.poller.pause(poll, stop);
@@ -145,7 +161,10 @@ impl Core {
     pub(crate) fn await_room(&mut self, bytes: u64, stop: &dyn Fn() -> bool) -> Result<()> {
         loop {
             match self.backpressure.lacks_room(&self.ring, self.open.bytes(), bytes) {
-                Ok(None) => return Ok(()),
+                Ok(None) => {
+                    self.backpressure.clock.end_wait();
+                    return Ok(());
+                }
                 Ok(Some(lack)) => {
                     self.problem(format!("waiting for {lack}"));
                     self.unlink_delivered(usize::MAX); // they may be the last names of reclaimed segments
@@ -166,7 +185,9 @@ impl Core {
         }
         self.problem(format!("{doing}: {error}; trying again"));
         self.run_maintenance(Duration::ZERO)?;
-        self.pause(&format!("the next attempt at {doing}"), stop)
+        self.pause(&format!("the next attempt at {doing}"), stop)?;
+        self.backpressure.clock.end_wait();
+        Ok(())
     }
 
     /// Waits for `what` for about one polling interval.
@@ -174,7 +195,24 @@ impl Core {
     /// # Errors
     /// [`Error::Interrupted`] if `stop` returns true.
     pub(crate) fn pause(&mut self, what: &str, stop: &dyn Fn() -> bool) -> Result<()> {
-        self.backpressure.pause(what, self.ring.settings.poll, &self.status, stop)
+        self.backpressure.pause(what, self.ring.settings.poll, &self.status, stop, Writing::Room)
+    }
+
+    /// Waits like [`Core::pause`] for readers that REUSE min protects.
+    pub(crate) fn pause_for_readers(&mut self, what: &str, stop: &dyn Fn() -> bool) -> Result<()> {
+        self.backpressure.pause(what, self.ring.settings.poll, &self.status, stop, Writing::Readers)
+    }
+
+    /// Returns whether the full generation waits for readers. The answer may be a sixteenth of a lease old, because
+    /// every check reads the logs of the runs.
+    pub(crate) fn waits_for_readers(&mut self) -> bool {
+        if self.ring.settings.reuse.min == 0 {
+            return false;
+        }
+        let known = self.backpressure.held_back.filter(|(at, _)| at.elapsed() < self.ring.settings.lease / 16);
+        let (at, held) = known.unwrap_or_else(|| (Instant::now(), matches!(self.ring.held_back(), Ok(Some(_)))));
+        self.backpressure.held_back = Some((at, held));
+        held
     }
 }
 

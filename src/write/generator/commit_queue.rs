@@ -379,6 +379,9 @@ impl Core {
     pub(crate) fn commit_all(&mut self, stop: &dyn Fn() -> bool, wait: bool) -> Result<()> {
         let done = self.link_all(stop, wait);
         self.backpressure.watch_no_more();
+        if wait {
+            self.backpressure.clock.end_wait();
+        }
         done
     }
 
@@ -415,7 +418,10 @@ impl Core {
         self.unlink_delivered(FEW);
         if !self.run_maintenance(waited)? {
             let what = format!("generation {generation} to be promoted");
-            self.pause(&what, stop)?;
+            match self.waits_for_readers() {
+                true => self.pause_for_readers(&what, stop)?,
+                false => self.pause(&what, stop)?,
+            }
         }
         self.reconcile().or_else(|error| self.retry_or_fail(error, "reading the manifests", stop))
     }
@@ -436,7 +442,7 @@ impl Core {
                 // Waits without a limit for readers that REUSE min protects.
                 Ok(Some(Promoted::Blocked { .. })) if self.ring.has_readers()? => {
                     idle = Instant::now();
-                    self.pause("the generation before the last one to be read", stop)?;
+                    self.pause_for_readers("the generation before the last one to be read", stop)?;
                 }
                 Ok(not_done) if idle.elapsed() > (self.ring.settings.lease * 2).max(SEAL_PATIENCE) => {
                     let left = self.queue.samples();

@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::fs::{Fs, Posix};
 use crate::ring::Ring;
 use crate::segment::SampleId;
+use crate::times::{GeneratorClock, Writing};
 use ringreel_format::Meta;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
@@ -32,6 +33,7 @@ pub struct Generator {
     upkeep: Upkeep,
     pub(super) core: Arc<Mutex<Core>>,
     ring: Arc<Ring>,
+    clock: Arc<GeneratorClock>,
 }
 
 impl Generator {
@@ -53,8 +55,10 @@ impl Generator {
 
     /// Joins a ring that is already open.
     pub fn on_ring(ring: Arc<Ring>, config: &Config) -> Generator {
-        let core = Arc::new(Mutex::new(Core::on_ring(ring.clone(), config)));
-        Generator { upkeep: Upkeep::start(core.clone(), &ring, config), core, ring }
+        let core = Core::on_ring(ring.clone(), config);
+        let clock = core.backpressure.clock.clone();
+        let core = Arc::new(Mutex::new(core));
+        Generator { upkeep: Upkeep::start(core.clone(), &ring, config), core, ring, clock }
     }
 
     /// Returns the ring.
@@ -79,7 +83,7 @@ impl Generator {
     /// call before there was room; permanent filesystem errors. The ring is then unchanged, and the same sample may
     /// be written again.
     pub fn write(&mut self, parts: &[NamedPart<'_>], meta: &Meta, stop: &dyn Fn() -> bool) -> Result<Vec<SampleId>> {
-        lock(&self.core).write(parts, meta, stop)
+        self.timed(|core| core.write(parts, meta, stop))
     }
 
     /// Writes `count` samples of the same element types and shapes, without meta, faster than [`Generator::write`]
@@ -96,7 +100,7 @@ impl Generator {
         count: usize,
         stop: &dyn Fn() -> bool,
     ) -> Result<Vec<SampleId>> {
-        lock(&self.core).write_batch(parts, count, stop)
+        self.timed(|core| core.write_batch(parts, count, stop))
     }
 
     /// Returns the number of samples written so far, finished or not, without those lost with an unfinished segment.
@@ -110,7 +114,7 @@ impl Generator {
     /// # Errors
     /// As [`Generator::write`].
     pub fn flush(&mut self, stop: &dyn Fn() -> bool) -> Result<Vec<SampleId>> {
-        lock(&self.core).flush(stop)
+        self.timed(|core| core.flush(stop))
     }
 
     /// Seals the open segment. Returns the ids of the samples that are finished now; [`Generator::finish`] commits
@@ -119,7 +123,15 @@ impl Generator {
     /// # Errors
     /// As [`Generator::write`].
     pub fn seal(&mut self, stop: &dyn Fn() -> bool) -> Result<Vec<SampleId>> {
-        lock(&self.core).seal_now(stop)
+        self.timed(|core| core.seal_now(stop))
+    }
+
+    /// Runs a call of the caller, and counts its time.
+    fn timed<T>(&mut self, call: impl FnOnce(&mut Core) -> T) -> T {
+        self.clock.enter(Writing::Wrote);
+        let done = call(&mut lock(&self.core));
+        self.clock.enter(Writing::Made);
+        done
     }
 
     /// Seals and commits the last segment, and leaves the ring. Call [`Generator::seal`] first for the ids of the
@@ -130,7 +142,8 @@ impl Generator {
     /// As [`Generator::write`]; [`Error::RingMismatch`](crate::Error::RingMismatch) if the ring was removed. The
     /// error is recorded as by [`Generator::failed`].
     pub fn finish(self, promote: bool, stop: &dyn Fn() -> bool) -> Result<Summary> {
-        let Generator { upkeep, core, .. } = self;
+        let Generator { upkeep, core, clock, .. } = self;
+        clock.enter(Writing::Wrote);
         drop(upkeep);
         lock(&core).finish(promote, stop)
     }

@@ -1,0 +1,447 @@
+//! How a process spends its time: the time of a stream or a generator, divided between its activities, by the
+//! monotonic clock.
+
+use serde::{Deserialize, Serialize};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How a stream spent its time, and what it read. Times are in seconds since the first call of `next`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StreamStats {
+    /// In `next`, while the ring had no sample for this stream: until a generation was published, a server answered
+    /// again, or the ring was created.
+    pub waited_seconds: f64,
+    /// In `next`, for the rest: opening, checking, decompressing and copying samples, or waiting for the prefetch
+    /// threads that do this.
+    pub read_seconds: f64,
+    /// In the caller: between the return of `next` and the following call.
+    pub step_seconds: f64,
+    /// Samples that were read at least once, of all generations that were read.
+    pub distinct: u64,
+    /// Samples for training in these generations.
+    pub offered: u64,
+    /// `distinct` divided by `offered`.
+    pub share_read: Option<f64>,
+    /// Mean number of times that each distinct sample was read.
+    pub reads_per_sample: Option<f64>,
+    /// Mean age of a sample when it was read: this machine's clock minus the clock of the sample's generator.
+    pub age_seconds: Option<f64>,
+    /// The current activity, [`WAITED`], [`READ`] or [`STEP`]; empty before the first call and after the end.
+    pub now: String,
+}
+
+/// How a generator spent its time, in seconds since it was opened.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GeneratorTimes {
+    /// In the caller: between two calls.
+    pub made_seconds: f64,
+    /// In a call, without the waits.
+    pub wrote_seconds: f64,
+    /// In a call, waiting for room on the disk or in the ring, for a promotion, or before another attempt after an
+    /// error.
+    pub waited_room_seconds: f64,
+    /// In a call, waiting until readers have read the newest generation (REUSE min).
+    pub waited_readers_seconds: f64,
+    /// The current activity, [`MADE`], [`WROTE`], [`ROOM`] or [`READERS`].
+    pub now: String,
+}
+
+/// Name of [`StreamStats::waited_seconds`] in [`StreamStats::now`].
+pub const WAITED: &str = "waited";
+/// Name of [`StreamStats::read_seconds`].
+pub const READ: &str = "read";
+/// Name of [`StreamStats::step_seconds`].
+pub const STEP: &str = "step";
+/// Name of [`GeneratorTimes::made_seconds`] in [`GeneratorTimes::now`].
+pub const MADE: &str = "made";
+/// Name of [`GeneratorTimes::wrote_seconds`].
+pub const WROTE: &str = "wrote";
+/// Name of [`GeneratorTimes::waited_room_seconds`].
+pub const ROOM: &str = "waited_room";
+/// Name of [`GeneratorTimes::waited_readers_seconds`].
+pub const READERS: &str = "waited_readers";
+
+impl StreamStats {
+    /// Returns all seconds.
+    pub fn seconds(&self) -> f64 {
+        sum(&[self.waited_seconds, self.read_seconds, self.step_seconds])
+    }
+
+    /// Returns the share of the time in which the ring had no sample for the stream, from 0 to 1. `None` before the
+    /// first call.
+    pub fn starved(&self) -> Option<f64> {
+        share(self.waited_seconds, self.seconds())
+    }
+
+    /// Returns the seconds of the current activity.
+    fn current(&mut self) -> Option<&mut f64> {
+        match &*self.now {
+            WAITED => Some(&mut self.waited_seconds),
+            READ => Some(&mut self.read_seconds),
+            STEP => Some(&mut self.step_seconds),
+            _ => None,
+        }
+    }
+}
+
+impl GeneratorTimes {
+    /// Returns all seconds.
+    pub fn seconds(&self) -> f64 {
+        sum(&[self.made_seconds, self.wrote_seconds, self.waited_room_seconds, self.waited_readers_seconds])
+    }
+
+    /// Returns the seconds of the current activity.
+    fn current(&mut self) -> Option<&mut f64> {
+        match &*self.now {
+            MADE => Some(&mut self.made_seconds),
+            WROTE => Some(&mut self.wrote_seconds),
+            ROOM => Some(&mut self.waited_room_seconds),
+            READERS => Some(&mut self.waited_readers_seconds),
+            _ => None,
+        }
+    }
+}
+
+/// Published times, of which one grows with the clock.
+pub(crate) trait Times: Clone {
+    /// The activity that goes on, and its seconds.
+    fn ongoing(&mut self) -> (String, Option<&mut f64>);
+
+    /// Adds `elapsed` to the current activity.
+    fn grow(&mut self, elapsed: Duration) {
+        if let (_, Some(seconds)) = self.ongoing() {
+            *seconds += elapsed.as_secs_f64();
+        }
+    }
+
+    /// Returns these times with the seconds of the current activity that `before` has, if the activity is the same.
+    fn with_current_of(&self, before: &Self) -> Self {
+        let (mut times, mut before) = (self.clone(), before.clone());
+        if let ((now, Some(seconds)), (then, Some(known))) = (times.ongoing(), before.ongoing())
+            && now == then
+        {
+            *seconds = *known;
+        }
+        times
+    }
+}
+
+impl Times for StreamStats {
+    fn ongoing(&mut self) -> (String, Option<&mut f64>) {
+        (self.now.clone(), self.current())
+    }
+}
+
+impl Times for GeneratorTimes {
+    fn ongoing(&mut self) -> (String, Option<&mut f64>) {
+        (self.now.clone(), self.current())
+    }
+}
+
+/// Returns the sum of those numbers that are seconds. (The contents of a report are not verified.)
+fn sum(seconds: &[f64]) -> f64 {
+    seconds.iter().filter(|seconds| seconds.is_finite() && **seconds >= 0.0).sum()
+}
+
+/// Returns `part` as a share of `all`, from 0 to 1.
+fn share(part: f64, all: f64) -> Option<f64> {
+    let share = part / all;
+    (all > 0.0 && (0.0..=1.0).contains(&share)).then_some(share)
+}
+
+/// Returns the share of the time in which these streams, taken together, had no sample to read.
+pub fn starved<'a>(streams: impl Iterator<Item = &'a StreamStats>) -> Option<f64> {
+    let (mut waited, mut all) = (0.0, 0.0);
+    for stats in streams {
+        waited += sum(&[stats.waited_seconds]);
+        all += stats.seconds();
+    }
+    share(waited, all)
+}
+
+/// Divides time between `N` activities, which follow each other without a gap.
+#[derive(Debug)]
+struct Stopwatch<const N: usize> {
+    times: [Duration; N],
+    /// The current activity and its start; `None` while no time is counted.
+    current: Option<(usize, Instant)>,
+}
+
+impl<const N: usize> Stopwatch<N> {
+    const STOPPED: Stopwatch<N> = Stopwatch { times: [Duration::ZERO; N], current: None };
+
+    /// Ends the current activity at `now` and begins another.
+    fn switch(&mut self, to: Option<usize>, now: Instant) {
+        if let Some((activity, since)) = self.current {
+            self.times[activity] += now.saturating_duration_since(since);
+        }
+        self.current = to.map(|activity| (activity, now));
+    }
+
+    /// Returns the seconds of each activity.
+    fn seconds(&self) -> [f64; N] {
+        let mut times = self.times;
+        if let Some((activity, since)) = self.current {
+            times[activity] += since.elapsed();
+        }
+        times.map(|time| time.as_secs_f64())
+    }
+}
+
+/// What a generator does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Writing {
+    Made,
+    Wrote,
+    Room,
+    Readers,
+}
+
+/// Measures the times of a generator. Any thread may read it.
+#[derive(Debug)]
+pub(crate) struct GeneratorClock(Mutex<Stopwatch<4>>);
+
+impl GeneratorClock {
+    /// Begins in the caller.
+    pub fn start() -> GeneratorClock {
+        let clock = GeneratorClock(Mutex::new(Stopwatch::STOPPED));
+        clock.enter(Writing::Made);
+        clock
+    }
+
+    /// Begins an activity.
+    pub fn enter(&self, activity: Writing) {
+        let now = Instant::now();
+        lock(&self.0).switch(Some(activity as usize), now);
+    }
+
+    /// Begins an activity in the same call if the generator waits.
+    pub fn end_wait(&self) {
+        let mut watch = lock(&self.0);
+        if watch.current.is_some_and(|(activity, _)| activity >= Writing::Room as usize) {
+            watch.switch(Some(Writing::Wrote as usize), Instant::now());
+        }
+    }
+
+    /// Returns the times so far.
+    pub fn times(&self) -> GeneratorTimes {
+        let watch = lock(&self.0);
+        let [made_seconds, wrote_seconds, waited_room_seconds, waited_readers_seconds] = watch.seconds();
+        let now = watch.current.map_or("", |(activity, _)| [MADE, WROTE, ROOM, READERS][activity]).to_owned();
+        GeneratorTimes { made_seconds, wrote_seconds, waited_room_seconds, waited_readers_seconds, now }
+    }
+}
+
+/// What a stream does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reading {
+    Waited,
+    Read,
+    Step,
+}
+
+/// A sample that was read, for [`StreamClock`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Delivered {
+    /// Time of the sample by its generator's clock, in milliseconds since 1970.
+    pub unix_ms: u64,
+    /// Its generation, its number among the samples for training there, and their number. `None` for a substitute.
+    pub place: Option<(u64, u64, u64)>,
+}
+
+/// Measures the times of a stream and counts what it read. Any thread may read it.
+#[derive(Debug)]
+pub(crate) struct StreamClock(Mutex<StreamState>);
+
+#[derive(Debug)]
+struct StreamState {
+    watch: Stopwatch<3>,
+    coverage: Coverage,
+    /// Number of samples, and the sum of their ages in milliseconds.
+    ages: (u64, u64),
+    /// A moment by both clocks. Other moments are computed from it, which saves reading the second clock.
+    wall: (Instant, u64),
+}
+
+/// Longest time for which the wall clock is computed from the monotonic clock.
+const WALL_CLOCK_FOR: Duration = Duration::from_secs(10);
+
+impl StreamClock {
+    /// Counts no time before the first call of `next`.
+    pub fn new() -> StreamClock {
+        let wall = (Instant::now(), crate::unix_ms());
+        StreamClock(Mutex::new(StreamState {
+            watch: Stopwatch::STOPPED,
+            coverage: Coverage::default(),
+            ages: (0, 0),
+            wall,
+        }))
+    }
+
+    /// Begins an activity.
+    pub fn enter(&self, activity: Reading) {
+        let now = Instant::now();
+        lock(&self.0).watch.switch(Some(activity as usize), now);
+    }
+
+    /// Returns to the caller with a sample, or without one.
+    pub fn deliver(&self, sample: Option<Delivered>) {
+        let now = Instant::now();
+        let mut state = lock(&self.0);
+        state.watch.switch(Some(Reading::Step as usize), now);
+        if let Some(sample) = sample {
+            state.count(sample, now);
+        }
+    }
+
+    /// Counts no more time: the stream has ended.
+    pub fn stop(&self) {
+        let now = Instant::now();
+        lock(&self.0).watch.switch(None, now);
+    }
+
+    /// Adds time that the caller waited before the stream existed.
+    pub fn add_wait(&self, waited: Duration) {
+        lock(&self.0).watch.times[Reading::Waited as usize] += waited;
+    }
+
+    /// Returns the times and counts so far.
+    pub fn stats(&self) -> StreamStats {
+        let state = lock(&self.0);
+        let [waited_seconds, read_seconds, step_seconds] = state.watch.seconds();
+        let Coverage { distinct, offered, reads, .. } = state.coverage;
+        let (samples, age_ms) = state.ages;
+        let ratio = |part: u64, of: u64| (of > 0).then(|| part as f64 / of as f64);
+        StreamStats {
+            waited_seconds,
+            read_seconds,
+            step_seconds,
+            distinct,
+            offered,
+            share_read: ratio(distinct, offered),
+            reads_per_sample: ratio(reads, distinct),
+            age_seconds: ratio(age_ms, samples).map(|ms| ms / 1e3),
+            now: state.watch.current.map_or("", |(activity, _)| [WAITED, READ, STEP][activity]).to_owned(),
+        }
+    }
+}
+
+impl StreamState {
+    fn count(&mut self, sample: Delivered, now: Instant) {
+        let mut since = now.saturating_duration_since(self.wall.0);
+        if since > WALL_CLOCK_FOR {
+            (self.wall, since) = ((now, crate::unix_ms()), Duration::ZERO);
+        }
+        let age = (self.wall.1 + since.as_millis() as u64).saturating_sub(sample.unix_ms);
+        self.ages = (self.ages.0 + 1, self.ages.1.saturating_add(age));
+        if let Some((generation, number, samples)) = sample.place {
+            self.coverage.count(generation, number, samples);
+        }
+    }
+}
+
+/// Generations whose samples are told apart. Ranks that are one epoch behind read the one before.
+const GENERATIONS: usize = 4;
+/// Samples of a generation that are told apart (16 MiB of bits); each read of another counts as the first one.
+const TRACKED: u64 = 1 << 27;
+
+/// Which samples of the last generations were read.
+#[derive(Debug, Default)]
+struct Coverage {
+    distinct: u64,
+    offered: u64,
+    reads: u64,
+    /// The last generations, the newest at the end: number, and a bit for each sample that was read.
+    seen: Vec<(u64, Vec<u64>)>,
+}
+
+impl Coverage {
+    /// Counts a read of sample `number` of the `samples` of a generation.
+    fn count(&mut self, generation: u64, number: u64, samples: u64) {
+        self.reads += 1;
+        let at = self.seen.iter().rposition(|(known, _)| *known == generation).unwrap_or_else(|| {
+            self.offered = self.offered.saturating_add(samples);
+            if self.seen.len() >= GENERATIONS {
+                self.seen.remove(0);
+            }
+            self.seen.push((generation, Vec::new()));
+            self.seen.len() - 1
+        });
+        let (bits, word, bit) = (&mut self.seen[at].1, (number / 64) as usize, 1u64 << (number % 64));
+        if number < TRACKED {
+            if word >= bits.len() {
+                bits.resize((word + 1).next_power_of_two(), 0);
+            }
+            if bits[word] & bit != 0 {
+                return;
+            }
+            bits[word] |= bit;
+        }
+        self.distinct += 1;
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stopwatch_assigns_each_moment_to_one_activity() {
+        let (mut watch, start) = (Stopwatch::<3>::STOPPED, Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        for (seconds, to) in [(1, Some(0)), (3, Some(2)), (6, Some(0)), (10, None), (90, Some(1)), (91, None)] {
+            watch.switch(to, at(seconds));
+        }
+        assert_eq!(watch.seconds(), [6.0, 1.0, 3.0]);
+        watch.switch(Some(1), at(5));
+        watch.switch(None, at(4)); // clocks of virtual machines may step back
+        assert_eq!(watch.seconds(), [6.0, 1.0, 3.0]);
+    }
+
+    #[test]
+    fn coverage_counts_each_sample_of_a_generation_once() {
+        let mut coverage = Coverage::default();
+        for (generation, number) in [(1, 0), (1, 70), (1, 0), (2, 0), (1, 70), (2, 99), (1, TRACKED), (1, u64::MAX)] {
+            coverage.count(generation, number, 100);
+        }
+        assert_eq!((coverage.distinct, coverage.offered, coverage.reads), (6, 200, 8));
+        (3..1000).for_each(|generation| coverage.count(generation, 1, u64::MAX));
+        assert_eq!((coverage.seen.len(), coverage.offered), (GENERATIONS, u64::MAX));
+    }
+
+    #[test]
+    fn starved_share_ignores_invalid_numbers() {
+        let stats =
+            |waited_seconds, step_seconds| StreamStats { waited_seconds, step_seconds, ..StreamStats::default() };
+        assert_eq!(stats(1.0, 3.0).starved(), Some(0.25));
+        for (waited, step) in [(0.0, 0.0), (-1.0, 3.0), (f64::NAN, 3.0), (f64::INFINITY, 1.0), (f64::MAX, f64::MAX)] {
+            assert_eq!(stats(waited, step).starved(), None, "{waited} {step}");
+        }
+        let all = [stats(1.0, 0.0), stats(0.0, 1.0), stats(f64::NAN, 2.0), stats(-5.0, 0.0)];
+        assert_eq!(starved(all.iter()), Some(0.25));
+    }
+
+    #[test]
+    fn current_activity_grows_and_is_not_news() {
+        let stats = |now: &str, waited_seconds, step_seconds| StreamStats {
+            now: now.to_owned(),
+            waited_seconds,
+            step_seconds,
+            ..StreamStats::default()
+        };
+        let mut later = stats(STEP, 1.0, 2.0);
+        later.grow(Duration::from_secs(5));
+        assert_eq!(later, stats(STEP, 1.0, 7.0));
+        assert_eq!(later.with_current_of(&stats(STEP, 1.0, 2.0)), stats(STEP, 1.0, 2.0));
+        assert_eq!(later.with_current_of(&stats(WAITED, 1.0, 2.0)), later, "another activity");
+        let mut unknown = stats("of a later version", 1.0, 2.0);
+        unknown.grow(Duration::from_secs(5));
+        assert_eq!(unknown, stats("of a later version", 1.0, 2.0));
+    }
+}
