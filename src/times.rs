@@ -64,15 +64,15 @@ pub const ROOM: &str = "waited_room";
 pub const READERS: &str = "waited_readers";
 
 impl StreamStats {
-    /// Returns all seconds.
-    pub fn seconds(&self) -> f64 {
-        sum(&[self.waited_seconds, self.read_seconds, self.step_seconds])
-    }
-
     /// Returns the share of the time in which the ring had no sample for the stream, from 0 to 1. `None` before the
     /// first call.
     pub fn starved(&self) -> Option<f64> {
-        share(self.waited_seconds, self.seconds())
+        self.shares().map(|[waited, ..]| waited)
+    }
+
+    /// Returns the shares of the time, from 0 to 1: waited, read, step. `None` without valid times.
+    pub fn shares(&self) -> Option<[f64; 3]> {
+        shares([self.waited_seconds, self.read_seconds, self.step_seconds])
     }
 
     /// Returns the seconds of the current activity.
@@ -87,9 +87,10 @@ impl StreamStats {
 }
 
 impl GeneratorTimes {
-    /// Returns all seconds.
-    pub fn seconds(&self) -> f64 {
-        sum(&[self.made_seconds, self.wrote_seconds, self.waited_room_seconds, self.waited_readers_seconds])
+    /// Returns the shares of the time, from 0 to 1: made, wrote, waited for room, waited for readers. `None` without
+    /// valid times.
+    pub fn shares(&self) -> Option<[f64; 4]> {
+        shares([self.made_seconds, self.wrote_seconds, self.waited_room_seconds, self.waited_readers_seconds])
     }
 
     /// Returns the seconds of the current activity.
@@ -140,25 +141,21 @@ impl Times for GeneratorTimes {
     }
 }
 
-/// Returns the sum of those numbers that are seconds. (The contents of a report are not verified.)
-fn sum(seconds: &[f64]) -> f64 {
-    seconds.iter().filter(|seconds| seconds.is_finite() && **seconds >= 0.0).sum()
+/// Returns these times as shares of their sum, from 0 to 1. `None` if the sum is 0 or a time is invalid.
+fn shares<const N: usize>(seconds: [f64; N]) -> Option<[f64; N]> {
+    let all: f64 = seconds.iter().sum();
+    (all > 0.0 && all.is_finite() && seconds.iter().all(|time| *time >= 0.0)).then(|| seconds.map(|time| time / all))
 }
 
-/// Returns `part` as a share of `all`, from 0 to 1.
-fn share(part: f64, all: f64) -> Option<f64> {
-    let share = part / all;
-    (all > 0.0 && (0.0..=1.0).contains(&share)).then_some(share)
-}
-
-/// Returns the share of the time in which these streams, taken together, had no sample to read.
-pub fn starved<'a>(streams: impl Iterator<Item = &'a StreamStats>) -> Option<f64> {
-    let (mut waited, mut all) = (0.0, 0.0);
-    for stats in streams {
-        waited += sum(&[stats.waited_seconds]);
-        all += stats.seconds();
+/// Returns the times of these streams, added up. Leaves out streams with invalid times.
+pub fn total<'a>(streams: impl Iterator<Item = &'a StreamStats>) -> StreamStats {
+    let mut total = StreamStats::default();
+    for stats in streams.filter(|stats| stats.shares().is_some()) {
+        total.waited_seconds += stats.waited_seconds;
+        total.read_seconds += stats.read_seconds;
+        total.step_seconds += stats.step_seconds;
     }
-    share(waited, all)
+    total
 }
 
 /// Divides time between `N` activities, which follow each other without a gap.
@@ -342,9 +339,9 @@ impl StreamState {
     }
 }
 
-/// Generations whose samples are told apart. Ranks that are one epoch behind read the one before.
+/// Number of generations for which each sample that was read is remembered.
 const GENERATIONS: usize = 4;
-/// Samples of a generation that are told apart (16 MiB of bits); each read of another counts as the first one.
+/// Number of samples of a generation that are remembered (16 MiB of bits); each read of a later one counts as its first.
 const TRACKED: u64 = 1 << 27;
 
 /// Which samples of the last generations were read.
@@ -424,7 +421,7 @@ mod tests {
             assert_eq!(stats(waited, step).starved(), None, "{waited} {step}");
         }
         let all = [stats(1.0, 0.0), stats(0.0, 1.0), stats(f64::NAN, 2.0), stats(-5.0, 0.0)];
-        assert_eq!(starved(all.iter()), Some(0.25));
+        assert_eq!(total(all.iter()).starved(), Some(0.5));
     }
 
     #[test]

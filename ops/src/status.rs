@@ -12,6 +12,7 @@ use ringreel::ring::missing::missing;
 use ringreel::ring::scan::ScannedGeneration;
 use ringreel::role::Role;
 use ringreel::segment::reader::read_tail;
+use ringreel::times::{StreamStats, total};
 use ringreel::unix_ms;
 use ringreel_format::SegmentId;
 use serde::Serialize;
@@ -77,6 +78,9 @@ pub struct MemberStatus {
     /// Seconds since its last heartbeat. For a member that seems silent, by the clock of the index if possible; else by
     /// both machines' clocks.
     pub silent_seconds: f64,
+    /// Of a reader: the share of its time, from 0 to 1, in which the ring had no sample for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub starved: Option<f64>,
     /// Its last report.
     #[serde(flatten)]
     pub report: Report,
@@ -145,6 +149,9 @@ pub struct Status {
     pub generators: Vec<MemberStatus>,
     /// Readers.
     pub readers: Vec<MemberStatus>,
+    /// The share of the readers' time, from 0 to 1, in which the ring had no sample for them. `None` if no living reader
+    /// has published its times.
+    pub starved: Option<f64>,
     /// Members of any role without a heartbeat for a lease, which are in none of the lists above: dead, stopped, or
     /// disconnected.
     pub silent: Vec<MemberStatus>,
@@ -212,6 +219,7 @@ pub fn status(ring: &Ring) -> Result<Status> {
         manager,
         managers,
         generators,
+        starved: total(readers.iter().filter_map(|reader| reader.report.reading.as_ref())).starved(),
         readers,
         silent,
         failures: failures(&*ring.coordination)?,
@@ -360,7 +368,8 @@ fn members(ring: &Ring, now: u64) -> Result<Members> {
         let silent_ms = age.unwrap_or(now.saturating_sub(report.unix_ms));
         let was_unheard = !watch.was_heard(&name) && is_over(age.unwrap_or(by_clock), &report, ring.settings.lease);
         let is_silent = watch.is_dead(&name) || was_unheard;
-        let member = MemberStatus { name, silent_seconds: silent_ms as f64 / 1e3, report };
+        let starved = report.reading.as_ref().and_then(StreamStats::starved);
+        let member = MemberStatus { name, silent_seconds: silent_ms as f64 / 1e3, starved, report };
         match Role::parse(&member.report.role) {
             _ if is_silent => found.silent.push(member),
             Some(Role::Manager) => found.managers.push(member),

@@ -35,6 +35,20 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64
 }
 
+/// The report is a wire format between versions: an older one lacks fields, a later one has more.
+#[test]
+fn reports_of_older_and_later_versions_are_read() {
+    let old = r#"{"role": "reader", "host": "node", "pid": 7, "started_unix_ms": 1, "unix_ms": 2, "samples": 3,
+        "bytes": 4, "per_second": 5.0, "doing": "", "last_error": null"#;
+    let report = serde_json::from_str::<Report>(&format!("{old}}}")).unwrap();
+    assert_eq!((report.samples, &report.reading, &report.generating), (3, &None, &None));
+    assert!(!serde_json::to_string(&report).unwrap().contains("reading"), "older readers see what they know");
+    let later = r#""reading": {"waited_seconds": 2.5, "slept_seconds": 1.0, "now": "slept"}, "dreams": []}"#;
+    let report = serde_json::from_str::<Report>(&format!("{old}, {later}")).unwrap();
+    let reading = report.reading.unwrap();
+    assert_eq!((reading.waited_seconds, reading.step_seconds, &*reading.now), (2.5, 0.0, "slept"));
+}
+
 /// A file that `owner` began to write, as a killed generator leaves it.
 fn begun(ring: &Ring, owner: &str) -> PathBuf {
     let dir = ring.layout.staging_of(owner);

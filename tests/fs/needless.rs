@@ -8,6 +8,7 @@ use ringreel::ring::Ring;
 use ringreel::ring::failure_detector::FailureDetector;
 use ringreel::swap::manager::Manager;
 use ringreel::swap::promote::PromoteWhen;
+use ringreel::times::{GeneratorTimes, StreamStats};
 use ringreel::{Config, Error, Generator, NamedPart, Reader};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -387,6 +388,38 @@ fn heartbeat_without_news_is_one_rename() {
     assert_eq!(index.members().unwrap(), [("me".to_owned(), 48)]);
     index.beat("me", 50, &report(52, 1, "waiting for more room")).unwrap();
     assert_eq!(index.members().unwrap(), [("me".to_owned(), 50)]);
+}
+
+/// The seconds of the current activity grow with the clock; readers of the file compute them from the number of
+/// heartbeats. Another activity, or other seconds, are news.
+#[test]
+fn heartbeat_of_a_waiting_reader_is_one_rename() {
+    let dir = scratch();
+    let fs = HookFs::default();
+    let config = Config { index: IndexPlace::Files, ..config(dir.path(), 8, "") };
+    let ring = Ring::find_or_make(Arc::new(fs.clone()), &config).unwrap();
+    // With a lease of 8 s, heartbeats are 2 s apart.
+    let report = |beat: u64, now: &str, [waited, made]: [f64; 2]| {
+        let reading = StreamStats { waited_seconds: waited, now: now.to_owned(), ..StreamStats::default() };
+        let generating = GeneratorTimes { made_seconds: made, now: "made".to_owned(), ..GeneratorTimes::default() };
+        let (unix_ms, lease_seconds) = (beat * 2000, 8.0);
+        let (reading, generating) = (Some(reading), Some(generating));
+        Report { unix_ms, lease_seconds, reading, generating, ..Report::default() }
+    };
+    let calls = |beat, report: &Report| {
+        let calls = Calls::of(&fs);
+        ring.coordination.beat("me", beat, report).unwrap();
+        calls.all()
+    };
+    assert!(calls(1, &report(1, "waited", [10.0, 50.0])) > 1);
+    let others = another(&config).coordination; // knows only the files' contents
+    for beat in 2..9 {
+        let later = report(beat, "waited", [8.0 + 2.0 * beat as f64, 48.0 + 2.0 * beat as f64]);
+        assert_eq!(calls(beat, &later), 1, "{beat}");
+        assert_eq!(others.report("me", beat).unwrap(), Some(later));
+    }
+    assert!(calls(9, &report(9, "step", [26.0, 66.0])) > 1, "another activity");
+    assert!(calls(10, &report(10, "step", [27.0, 68.0])) > 1, "it has waited in between");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use ringreel::Generator;
 use ringreel::coordination::Report;
+use ringreel::times::{GeneratorTimes, StreamStats};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{Read, Write};
@@ -62,6 +63,91 @@ fn text_from_the_ring_is_escaped_in_every_output() {
         assert!(!said.out.lines().any(|line| line.starts_with("ringreel_up 0")), "{args:?}: {said:?}");
     }
     assert!(prometheus(&place.run(&["metrics"]).ok().out)["ringreel_up"].1[0].1 == 1.0);
+}
+
+/// Writes the reports of a reader that waited for 38 % of its time, of one of an older version, and of a generator.
+fn publish_times(place: &Place) {
+    let ring = ringreel::Ring::find(std::sync::Arc::new(ringreel::fs::Posix), &place.config()).unwrap();
+    let report = |role: &str| Report {
+        role: role.to_owned(),
+        host: "node".to_owned(),
+        unix_ms: ringreel::unix_ms(),
+        lease_seconds: 600.0,
+        ..Report::default()
+    };
+    let reading = StreamStats {
+        waited_seconds: 38.0,
+        read_seconds: 7.0,
+        step_seconds: 55.0,
+        distinct: 3,
+        offered: 5,
+        share_read: Some(0.6),
+        reads_per_sample: Some(2.5),
+        age_seconds: Some(90.0),
+        now: String::new(),
+    };
+    let generating = GeneratorTimes {
+        made_seconds: 60.0,
+        wrote_seconds: 10.0,
+        waited_room_seconds: 25.0,
+        waited_readers_seconds: 5.0,
+        now: String::new(),
+    };
+    let beat = |name: &str, report: Report| ring.coordination.beat(name, 1, &report).unwrap();
+    beat("trainer-1-a", Report { reading: Some(reading), ..report("reader") });
+    beat("old-1-a", report("reader"));
+    beat("maker-1-a", Report { generating: Some(generating), ..report("generator") });
+}
+
+#[test]
+fn times_of_members_are_shown_in_every_output() {
+    let place = no_ring();
+    generate(&place.config(), 0..12);
+    publish_times(&place);
+    let starved = "trainer starved 38 % of the time, reading 7 %, in its step 55 %";
+    let said = place.run(&["status"]).ok().out;
+    assert!(said.contains(&format!("time       {starved}\n")), "{said}");
+    let reader = "starved 38 %, reading 7 %, step 55 %, 60 % of the samples read 2.5 times, 90.0 s old when read";
+    let generator = "making 60 %, writing 10 %, waiting for room 25 %, for readers 5 %";
+    assert!(said.contains(&format!("    time: {reader}\n")), "{said}");
+    assert!(said.contains(&format!("    time: {generator}\n")), "{said}");
+    let top = place.run(&["top", "--once"]).ok().out;
+    assert_eq!(top.lines().next(), Some(format!(" {starved}").as_str()), "{top}");
+
+    for args in [["status", "--json"], ["metrics", "--json"]] {
+        let said = &place.run(&args).ok().json()[0];
+        assert_eq!(said["starved"], 0.38);
+        let of = |name: &str| {
+            let all = said["readers"].as_array().unwrap().iter().chain(said["generators"].as_array().unwrap());
+            all.clone().find(|member| member["name"] == name).unwrap().clone()
+        };
+        assert_eq!(
+            (&of("trainer-1-a")["starved"], &of("trainer-1-a")["reading"]["read_seconds"]),
+            (&0.38.into(), &7.0.into())
+        );
+        assert_eq!(of("maker-1-a")["generating"]["waited_readers_seconds"], 5.0);
+        assert!(of("old-1-a").get("starved").is_none() && of("old-1-a").get("reading").is_none());
+    }
+    let families = prometheus(&place.run(&["metrics"]).ok().out);
+    for (name, member, value) in [
+        ("reader_waited_seconds_total", "trainer-1-a", 38.0),
+        ("reader_read_seconds_total", "trainer-1-a", 7.0),
+        ("reader_step_seconds_total", "trainer-1-a", 55.0),
+        ("reader_share_read", "trainer-1-a", 0.6),
+        ("reader_reads_per_sample", "trainer-1-a", 2.5),
+        ("reader_sample_age_seconds", "trainer-1-a", 90.0),
+        ("generator_made_seconds_total", "maker-1-a", 60.0),
+        ("generator_wrote_seconds_total", "maker-1-a", 10.0),
+        ("generator_waited_room_seconds_total", "maker-1-a", 25.0),
+        ("generator_waited_readers_seconds_total", "maker-1-a", 5.0),
+    ] {
+        let lines = &families[&format!("ringreel_{name}")].1;
+        let found: Vec<_> = lines.iter().map(|(labels, value)| (labels["name"].as_str(), *value)).collect();
+        assert_eq!(found, [(member, value)], "{name}");
+    }
+    place.run(&["report", "-o", "report.html", "--samples", "0"]).ok();
+    let page = fs::read_to_string(place.path().join("report.html")).unwrap();
+    assert!(page.contains("<b>38 %</b>") && page.contains(reader) && page.contains(generator), "{page}");
 }
 
 #[test]

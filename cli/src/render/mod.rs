@@ -9,5 +9,6 @@ pub(crate) mod record;
 pub(crate) mod repair;
 pub(crate) mod samples;
 pub(crate) mod status;
+pub(crate) mod times;
 pub(crate) mod totals;
 pub(crate) mod verify;

@@ -1,8 +1,10 @@
 //! Output of `ringreel status`.
 
+use super::times;
 use crate::output::plain;
 use ringreel::failure_log::Failure;
 use ringreel::humanize::{human_bytes, human_seconds};
+use ringreel::times::total;
 use ringreel::unix_ms;
 use ringreel_ops::status::{GenerationStatus, MemberStatus, ReuseStatus, Status};
 
@@ -53,6 +55,10 @@ pub fn lines(status: &Status) -> Vec<String> {
     out.push(format!("index      {}", status.index));
     if let Some(why) = &status.index_away {
         out.push(format!("           UNREACHABLE: {why}; the ring continues without it"));
+    }
+    let stats = || status.readers.iter().filter_map(|reader| reader.report.reading.as_ref());
+    if let Some(text) = times::starved(&total(stats()), stats().count()) {
+        out.push(format!("time       {text}"));
     }
     out.extend(members(status));
     if !status.failures.is_empty() {
@@ -129,6 +135,7 @@ fn member(member: &MemberStatus) -> Vec<String> {
     if !report.doing.is_empty() {
         text.push_str(&format!(", {}", report.doing));
     }
+    let times = times::of(report).map(|times| format!("    time: {times}"));
     let error = report.last_error.as_ref().map(|error| format!("    last error: {error}"));
-    [text].into_iter().chain(error).collect()
+    [text].into_iter().chain(times).chain(error).collect()
 }

@@ -3,6 +3,7 @@
 use super::facts::Facts;
 use super::plots::{Plot, Point, Style, bars, number, over_time};
 use super::text::escaped;
+use crate::render::times;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ringreel::humanize::utc;
@@ -94,6 +95,10 @@ fn tiles(out: &mut String, facts: &Facts) {
         (age, "age of the newest generation"),
         (swap, "mean duration of a swap"),
         (human_bytes(status.bytes), "on disk"),
+        (
+            status.starved.map_or("–".to_owned(), |share| format!("{:.0} %", share * 100.0)),
+            "of their time readers starved",
+        ),
         (status.generators.len().to_string(), "generators"),
         (status.readers.len().to_string(), "readers"),
     ] {
@@ -349,18 +354,19 @@ fn members(out: &mut String, facts: &Facts) {
         out.push_str("<p class=\"dim\">No members at the moment.</p></div>\n");
         return;
     }
-    out.push_str("<div class=\"scroll\"><table><tr><th>role</th><th>name</th><th class=\"n\">samples</th><th class=\"n\">per second</th><th class=\"n\">last heartbeat</th><th>activity</th></tr>");
+    out.push_str("<div class=\"scroll\"><table><tr><th>role</th><th>name</th><th class=\"n\">samples</th><th class=\"n\">per second</th><th class=\"n\">last heartbeat</th><th>time</th><th>activity</th></tr>");
     for member in all.iter().take(ROWS) {
         let report = &member.report;
         let error = report.last_error.as_ref().map_or(String::new(), |error| format!("; last error: {error}"));
         let _ = write!(
             out,
-            "<tr><td>{}</td><td class=\"name\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{} ago</td><td>{}</td></tr>",
+            "<tr><td>{}</td><td class=\"name\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{} ago</td><td>{}</td><td>{}</td></tr>",
             escaped(&report.role),
             escaped(&member.name),
             count(report.samples),
             number(report.per_second),
             human_seconds(member.silent_seconds),
+            escaped(&times::of(report).unwrap_or_default()),
             escaped(&format!("{}{error}", report.doing))
         );
     }

@@ -2,6 +2,7 @@
 //! draws it.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ringreel::times::{StreamStats, total};
 use ringreel_ops::monitor::Observation;
 use ringreel_ops::status::{MemberStatus, Status};
 use std::cmp::Ordering;
@@ -11,6 +12,9 @@ use std::time::{Duration, Instant};
 
 /// Number of observations whose rates are kept for the graph.
 const LIVE: usize = 1000;
+
+/// Time over which the readers' times are compared.
+const MINUTE: Duration = Duration::from_secs(60);
 
 /// Rates at one observation, in samples per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -86,6 +90,8 @@ pub struct State {
     pub heard: Instant,
     /// Why the last observation failed.
     pub trouble: Option<String>,
+    /// The times that readers reported in the last minute, the oldest first.
+    times: VecDeque<(Instant, Vec<(String, StreamStats)>)>,
     /// Rates at the most recent observations.
     pub live: VecDeque<Rates>,
     pub sort: Column,
@@ -107,6 +113,7 @@ impl State {
             arrived: None,
             heard: Instant::now(),
             trouble: None,
+            times: VecDeque::new(),
             live: VecDeque::new(),
             sort: Column::Role,
             reversed: false,
@@ -127,6 +134,7 @@ impl State {
             Err(why) => self.trouble = Some(why),
             Ok(look) => {
                 let read = look.status.readers.iter().map(|reader| reader.report.per_second).reduce(|a, b| a + b);
+                self.note_times(&look.status.readers, Instant::now());
                 let finished = look.speed.map(|speed| speed.samples_per_second);
                 self.live.push_back(Rates { unix_ms: look.unix_ms, finished, read });
                 if self.live.len() > LIVE {
@@ -135,6 +143,35 @@ impl State {
                 (self.look, self.arrived, self.trouble) = (Some(Arc::new(look)), Some(Instant::now()), None);
             }
         }
+    }
+
+    /// Keeps the readers' times of one minute.
+    fn note_times(&mut self, readers: &[MemberStatus], now: Instant) {
+        let stats = |reader: &MemberStatus| Some((reader.name.clone(), reader.report.reading.clone()?));
+        self.times.push_back((now, readers.iter().filter_map(stats).collect()));
+        while self.times.len() > LIVE || self.times.get(1).is_some_and(|(at, _)| now - *at >= MINUTE) {
+            self.times.pop_front();
+        }
+    }
+
+    /// Returns the times of the readers since the oldest refresh that is kept, added up, and the number of readers.
+    /// Before the second report of a reader, its times since its start.
+    pub fn reader_times(&self) -> (StreamStats, usize) {
+        let (Some((_, first)), Some((_, last))) = (self.times.front(), self.times.back()) else {
+            return Default::default();
+        };
+        let since = |(name, stats): &(String, StreamStats)| {
+            let before = first.iter().find(|(known, _)| known == name).map(|(_, before)| before);
+            let difference = before.map(|before| StreamStats {
+                waited_seconds: stats.waited_seconds - before.waited_seconds,
+                read_seconds: stats.read_seconds - before.read_seconds,
+                step_seconds: stats.step_seconds - before.step_seconds,
+                ..StreamStats::default()
+            });
+            difference.filter(|stats| stats.shares().is_some()).unwrap_or_else(|| stats.clone())
+        };
+        let all: Vec<StreamStats> = last.iter().map(since).collect();
+        (total(all.iter()), all.len())
     }
 
     /// Handles a key. Returns true if the program is to end.
@@ -196,7 +233,7 @@ mod tests {
 
     fn member(name: &str, host: &str, samples: u64, per_second: f64, silent_seconds: f64) -> MemberStatus {
         let report = Report { host: host.to_owned(), samples, per_second, ..Report::default() };
-        MemberStatus { name: name.to_owned(), silent_seconds, report }
+        MemberStatus { name: name.to_owned(), silent_seconds, starved: None, report }
     }
 
     fn look(readers: Vec<MemberStatus>) -> Observation {
@@ -231,6 +268,7 @@ mod tests {
             manager: None,
             managers: vec![member("m", "c", 7, 0.0, 1.0)],
             generators: vec![member("b", "a", 1, 3.0, 99.0), member("a", "b", 9, 2.0, 2.0)],
+            starved: None,
             readers,
             silent,
             index: "files".to_owned(),
@@ -322,6 +360,29 @@ mod tests {
         assert!(names(&state) == "abm" && state.trouble.as_deref() == Some("away"), "the observation stays");
         state.arrive(Ok(look(Vec::new())));
         assert_eq!(state.trouble, None);
+    }
+
+    /// The first look shows the times since the readers' start, later ones those of the last minute.
+    #[test]
+    fn reader_times_are_those_of_the_last_minute() {
+        let reader = |name: &str, waited_seconds, step_seconds| {
+            let stats = StreamStats { waited_seconds, step_seconds, ..StreamStats::default() };
+            let mut member = member(name, "h", 1, 1.0, 0.0);
+            member.report.reading = Some(stats);
+            member
+        };
+        let (mut state, start) = (State::new("demo.ring".to_owned(), Duration::from_secs(2)), Instant::now());
+        assert_eq!(state.reader_times().1, 0);
+        state.note_times(&[reader("a", 50.0, 50.0)], start);
+        assert_eq!(state.reader_times().0.starved(), Some(0.5));
+        state.note_times(&[reader("a", 50.0, 60.0), reader("new", 10.0, 0.0)], start + Duration::from_secs(10));
+        assert_eq!((state.reader_times().0.starved(), state.reader_times().1), (Some(0.5), 2));
+        state.note_times(&[reader("a", 50.0, 110.0)], start + Duration::from_secs(59));
+        assert_eq!(state.reader_times().0.starved(), Some(0.0));
+        state.note_times(&[reader("a", 70.0, 120.0)], start + Duration::from_secs(100));
+        assert_eq!(state.reader_times().0.starved(), Some(0.25), "since second 10, over a minute ago");
+        state.note_times(&[reader("a", 1.0, 1.0)], start + Duration::from_secs(101));
+        assert_eq!(state.reader_times().0.starved(), Some(0.5), "a process that has started again");
     }
 
     #[test]

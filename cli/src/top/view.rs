@@ -3,6 +3,7 @@
 use super::state::State;
 use super::{graph, members};
 use crate::output::plain;
+use crate::render::times;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -15,6 +16,8 @@ use ringreel_ops::status::{ReuseStatus, Status, WritingStatus};
 
 /// Below this width, the parts on the right are left out.
 const NARROW: u16 = 70;
+/// Share of the readers' time without samples from which on the first line is yellow.
+const STARVED: f64 = 0.1;
 /// Lines of the overview, with its title.
 const OVERVIEW: u16 = 9;
 
@@ -59,13 +62,21 @@ pub fn draw(frame: &mut Frame<'_>, state: &mut State, colours: bool) {
     // Wrapping between words leaves some space unused.
     let lines = |text: &String| (text.chars().count() * 9).div_ceil(usize::from(area.width) * 8).min(4) as u16;
     let lines = trouble.as_ref().map_or(0, lines);
-    let [title, why, body, keys] = Layout::vertical([
+    let (spent, readers) = state.reader_times();
+    let starved = times::starved(&spent, readers).filter(|_| area.height > 6);
+    let [first, title, why, body, keys] = Layout::vertical([
+        Constraint::Length(u16::from(starved.is_some())),
         Constraint::Length(1),
         Constraint::Length(lines),
         Constraint::Fill(1),
         Constraint::Length(u16::from(area.height > 6)),
     ])
     .areas(area);
+    if let Some(text) = starved {
+        let hungry = spent.starved().is_some_and(|starved| starved >= STARVED);
+        let style = if hungry { paint.fg(Color::Yellow) } else { Style::new() };
+        frame.render_widget(Line::styled(format!(" {text}"), style.add_modifier(Modifier::BOLD)), first);
+    }
     frame.render_widget(title_line(state, paint, area.width), title);
     let trouble = trouble.map(|text| Paragraph::new(text).wrap(Wrap { trim: true }).style(paint.alarm()));
     frame.render_widget(trouble, why);

@@ -7,6 +7,7 @@
 use crate::monitor::Observation;
 use crate::status::{MemberStatus, Status};
 use ringreel::escape::escape;
+use ringreel::times::{GeneratorTimes, StreamStats};
 use ringreel::unix_ms;
 use std::fmt::Write;
 
@@ -20,6 +21,7 @@ pub fn text(look: &Observation) -> String {
     let mut text = Text::of(&status.ring, true);
     ring(&mut text, look);
     members(&mut text, status);
+    times(&mut text, status);
     text.family("generations_read", "gauge", "Generations before the newest, at most 64, by number of passes.");
     for bar in &status.reuse {
         text.sample(&[("passes", &bar.passes.to_string())], bar.generations as f64);
@@ -124,6 +126,48 @@ fn members(text: &mut Text, status: &Status) {
     }
 }
 
+/// How readers and generators spend their time. Members that have not published it have no line.
+fn times(text: &mut Text, status: &Status) {
+    type Reader = (&'static str, &'static str, &'static str, fn(&StreamStats) -> Option<f64>);
+    let readers: [Reader; 6] = [
+        ("reader_waited_seconds_total", "counter", "Time in which the ring had no sample for it.", |s| {
+            Some(s.waited_seconds)
+        }),
+        ("reader_read_seconds_total", "counter", "Time in which its caller waited for samples to be read.", |s| {
+            Some(s.read_seconds)
+        }),
+        ("reader_step_seconds_total", "counter", "Time that its caller used between samples.", |s| {
+            Some(s.step_seconds)
+        }),
+        ("reader_share_read", "gauge", "Distinct samples read, per sample in the generations it read.", |s| {
+            s.share_read
+        }),
+        ("reader_reads_per_sample", "gauge", "Reads of each distinct sample, on average.", |s| s.reads_per_sample),
+        ("reader_sample_age_seconds", "gauge", "Age of samples when read, on average, by two machines' clocks.", |s| {
+            s.age_seconds
+        }),
+    ];
+    for (name, kind, help, value) in readers {
+        let value = |member: &MemberStatus| member.report.reading.as_ref().and_then(value);
+        text.per_member((name, kind, help), &status.readers, &value);
+    }
+    type Generator = (&'static str, &'static str, fn(&GeneratorTimes) -> f64);
+    let generators: [Generator; 4] = [
+        ("generator_made_seconds_total", "Time that its caller used between calls.", |times| times.made_seconds),
+        ("generator_wrote_seconds_total", "Time in calls, without the waits.", |times| times.wrote_seconds),
+        ("generator_waited_room_seconds_total", "Time in which it waited for room or a promotion.", |times| {
+            times.waited_room_seconds
+        }),
+        ("generator_waited_readers_seconds_total", "Time in which it waited for readers (REUSE min).", |times| {
+            times.waited_readers_seconds
+        }),
+    ];
+    for (name, help, value) in generators {
+        let value = |member: &MemberStatus| member.report.generating.as_ref().map(value);
+        text.per_member((name, "counter", help), &status.generators, &value);
+    }
+}
+
 /// A builder of metric families of one ring.
 struct Text {
     out: String,
@@ -151,6 +195,21 @@ impl Text {
             let _ = write!(self.out, ",{name}=\"{}\"", label_value(value));
         }
         let _ = writeln!(self.out, "}} {}", number(value));
+    }
+
+    /// A family with one line for each member that has a value.
+    fn per_member(
+        &mut self,
+        (name, kind, help): (&'static str, &str, &str),
+        members: &[MemberStatus],
+        value: &dyn Fn(&MemberStatus) -> Option<f64>,
+    ) {
+        self.family(name, kind, help);
+        for member in members {
+            if let Some(value) = value(member) {
+                self.sample(&[("name", &member.name), ("host", &member.report.host)], value);
+            }
+        }
     }
 
     fn one(&mut self, name: &'static str, kind: &str, help: &str, value: f64) {
