@@ -132,7 +132,8 @@ fn tell(options: &Options, summary: &Summary, seconds: f64) -> anyhow::Result<()
         return Ok(json_line(&json!({ "summary": {
             "finished": finished, "delivered": delivered, "waiting": waiting, "bytes": bytes,
             "waited_seconds": waited_seconds, "swaps": swaps, "quarantined": quarantined, "discarded": discarded,
-            "waited_room_seconds": summary.waited_room_seconds, "waited_readers_seconds": summary.waited_readers_seconds,
+            "waited_room_seconds": summary.waited_room_seconds,
+            "waited_readers_seconds": summary.waited_readers_seconds,
             "made_seconds": summary.made_seconds, "wrote_seconds": summary.wrote_seconds, "seconds": seconds,
         }}))?);
     }

@@ -2,6 +2,7 @@
 
 import glob
 import os
+import time
 
 import pytest
 from conftest import numbered
@@ -122,3 +123,21 @@ def test_samples_removed_by_hand_do_not_wait(config):
                 generator.write((n,))
         summary = generator.finish(promote=True)
     assert (summary.finished, summary.waiting) == (summary.delivered + 1, 0)
+
+
+def test_generator_times_match_an_outside_clock(config):
+    # The outside clock also runs while Python waits for the GIL.
+    inside = between = 0.0
+    with ringreel.Ring(config(SWAP_CAP=100)).generator() as generator:
+        returned = time.monotonic()
+        for sample in numbered(5):
+            time.sleep(0.05)
+            called = time.monotonic()
+            between += called - returned
+            generator.write(sample)
+            returned = time.monotonic()
+            inside += returned - called
+        summary = generator.summary
+    assert summary.made_seconds == pytest.approx(between, rel=0.02, abs=0.05)
+    assert summary.wrote_seconds == pytest.approx(inside, rel=0.02, abs=0.05)
+    assert summary.waited_room_seconds == summary.waited_readers_seconds == summary.waited_seconds == 0
