@@ -86,8 +86,8 @@ impl Heartbeat {
 fn beat(store: &dyn Membership, member: &str, number: u64, shared: &Shared) -> bool {
     let report = {
         let mut report = shared.report.lock().unwrap_or_else(PoisonError::into_inner);
-        report.set_time(unix_ms());
         (shared.refresh)(&mut report);
+        report.set_time(unix_ms());
         report.clone()
     };
     let taken = store.beat(member, number, &report);

@@ -1,6 +1,7 @@
 //! How a process spends its time: the time of a stream or a generator, divided between its activities, by the
 //! monotonic clock.
 
+use crate::coordination::Report;
 use serde::{Deserialize, Serialize};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -246,6 +247,18 @@ pub(crate) struct Delivered {
     pub unix_ms: u64,
     /// Its generation, its number among the samples for training there, and their number. `None` for a substitute.
     pub place: Option<(u64, u64, u64)>,
+    /// Totals of the stream with this sample.
+    pub totals: Totals,
+}
+
+/// What a stream has delivered so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Totals {
+    pub samples: u64,
+    pub bytes: u64,
+    /// The generation of the last sample.
+    pub generation: Option<u64>,
+    pub epochs: u64,
 }
 
 /// Measures the times of a stream and counts what it read. Any thread may read it.
@@ -256,6 +269,7 @@ pub(crate) struct StreamClock(Mutex<StreamState>);
 struct StreamState {
     watch: Stopwatch<3>,
     coverage: Coverage,
+    totals: Totals,
     /// Number of samples, and the sum of their ages in milliseconds.
     ages: (u64, u64),
     /// A moment by both clocks. Other moments are computed from it, which saves reading the second clock.
@@ -272,6 +286,7 @@ impl StreamClock {
         StreamClock(Mutex::new(StreamState {
             watch: Stopwatch::STOPPED,
             coverage: Coverage::default(),
+            totals: Totals::default(),
             ages: (0, 0),
             wall,
         }))
@@ -304,6 +319,14 @@ impl StreamClock {
         lock(&self.0).watch.times[Reading::Waited as usize] += waited;
     }
 
+    /// Writes what is published of a stream into its process's report.
+    pub fn fill(&self, report: &mut Report) {
+        let Totals { samples, bytes, generation, epochs } = lock(&self.0).totals;
+        (report.samples, report.bytes) = (samples, bytes);
+        (report.generation, report.epochs) = (generation, epochs);
+        report.reading = Some(self.stats());
+    }
+
     /// Returns the times and counts so far.
     pub fn stats(&self) -> StreamStats {
         let state = lock(&self.0);
@@ -333,6 +356,7 @@ impl StreamState {
         }
         let age = (self.wall.1 + since.as_millis() as u64).saturating_sub(sample.unix_ms);
         self.ages = (self.ages.0 + 1, self.ages.1.saturating_add(age));
+        self.totals = sample.totals;
         if let Some((generation, number, samples)) = sample.place {
             self.coverage.count(generation, number, samples);
         }

@@ -249,7 +249,7 @@ impl Stream {
             sample = padding_sample(&sample, |name| self.options.pad_value_of(name))?;
         } else {
             let bytes = sample.parts.iter().map(|part| part.len()).sum::<u64>();
-            self.progress.count(&sample, bytes);
+            self.progress.count(bytes);
             self.delivery.largest = self.delivery.largest.max(bytes);
         }
         let sample = Box::new(sample);

@@ -11,7 +11,7 @@ use crate::read::shard::Share;
 use crate::read::{ReadSample, Reader};
 use crate::role::Role;
 use crate::run_log::{Epoch, RunLog, Turn};
-use crate::times::{Delivered, StreamClock};
+use crate::times::{Delivered, StreamClock, Totals};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -272,6 +272,8 @@ pub(crate) struct Progress {
     pub(crate) clock: Arc<StreamClock>,
     samples: u64,
     bytes: u64,
+    /// Whether the heartbeat reports a wait.
+    waits: AtomicBool,
 }
 
 impl Progress {
@@ -288,6 +290,7 @@ impl Progress {
             clock: Arc::new(StreamClock::new()),
             samples: 0,
             bytes: 0,
+            waits: AtomicBool::new(false),
         }
     }
 
@@ -314,7 +317,7 @@ impl Progress {
         let generators = generators.clone();
         let look = move |index: &dyn crate::coordination::Membership| generators.keep_up(index);
         let (index, lease, clock) = (ring.coordination.clone(), ring.settings.lease, self.clock.clone());
-        let refresh = move |report: &mut Report| report.reading = Some(clock.stats());
+        let refresh = move |report: &mut Report| clock.fill(report);
         self.heartbeat = Some(Heartbeat::start_with(index, &ring.me, Role::Reader, lease, refresh, look));
         // A stream that resumes in the middle of an epoch needs its generation from now on.
         self.report().unwrap_or_else(|error| tracing::debug!(%error, "cannot log this worker's epoch"));
@@ -345,26 +348,25 @@ impl Progress {
         let plan = plan.filter(|plan| plan.epoch.generation == sample.generation);
         let place =
             plan.map(|plan| (sample.generation, sample.position.saturating_sub(plan.first), plan.epoch.samples));
-        Delivered { unix_ms: sample.unix_ms, place }
+        let (samples, bytes, epochs) = (self.samples, self.bytes, self.finished);
+        let totals = Totals { samples, bytes, generation: Some(sample.generation), epochs };
+        Delivered { unix_ms: sample.unix_ms, place, totals }
     }
 
-    /// Counts a sample of `bytes` bytes.
-    pub(crate) fn count(&mut self, sample: &ReadSample, bytes: u64) {
+    /// Counts a sample of `bytes` bytes, and ends the wait that the heartbeat reports.
+    pub(crate) fn count(&mut self, bytes: u64) {
         self.samples += 1;
         self.bytes += bytes;
-        let (samples, bytes, generation, epochs) = (self.samples, self.bytes, sample.generation, self.finished);
-        if let Some(heartbeat) = &self.heartbeat {
-            heartbeat.report(|report| {
-                (report.samples, report.bytes) = (samples, bytes);
-                (report.generation, report.epochs) = (Some(generation), epochs);
-                report.doing.clear();
-            });
+        if self.waits.load(Ordering::Relaxed) {
+            self.waits.store(false, Ordering::Relaxed);
+            self.heartbeat.iter().for_each(|heartbeat| heartbeat.report(|report| report.doing.clear()));
         }
     }
 
     /// Reports in the heartbeat what the stream waits for.
     pub(crate) fn report_waiting(&self, what: &str) {
         if let Some(heartbeat) = &self.heartbeat {
+            self.waits.store(true, Ordering::Relaxed);
             heartbeat.report(|report| report.doing = format!("waiting for {what}"));
         }
     }
