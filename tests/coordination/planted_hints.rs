@@ -5,6 +5,7 @@ use ringreel::coordination::{CoordinationStore, MemoryStore, Report, SwapStatus}
 use ringreel::fs::Posix;
 use ringreel::run_log::Epoch;
 use ringreel::swap::promote::PromoteWhen;
+use ringreel::times::StreamStats;
 use ringreel::{Generator, NamedPart, Reader, Ring, StreamOptions};
 use ringreel_format::{DType, Meta};
 use ringreel_ops::status::status;
@@ -66,6 +67,20 @@ fn epoch(dice: &mut Dice) -> Epoch {
     }
 }
 
+fn stats(dice: &mut Dice) -> StreamStats {
+    const SECONDS: [f64; 4] = [0.0, -1.0, 1e300, 2.5];
+    StreamStats {
+        waited_seconds: dice.one_of(&SECONDS),
+        step_seconds: dice.one_of(&SECONDS),
+        offered: number(dice),
+        share_read: Some(dice.one_of(&SECONDS)),
+        reads_per_sample: Some(dice.one_of(&SECONDS)),
+        age_seconds: Some(dice.one_of(&SECONDS)),
+        now: dice.one_of(&["waited", "step", "", "\u{1b}"]).to_owned(),
+        ..StreamStats::default()
+    }
+}
+
 fn report(dice: &mut Dice) -> Report {
     Report {
         role: dice.one_of(&["generator", "manager", "reader", ""]).to_owned(),
@@ -76,6 +91,7 @@ fn report(dice: &mut Dice) -> Report {
         per_second: dice.one_of(&[0.0, -1.0, 1e300]),
         epochs: number(dice),
         generation: Some(number(dice)),
+        reading: dice.yes().then(|| stats(dice)),
         ..Report::default()
     }
 }
