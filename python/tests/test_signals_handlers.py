@@ -88,11 +88,11 @@ def test_handlers_can_query_a_generator_that_waits_for_room(config, script):
     until_it_waits(keys)
     process.child.send_signal(signal.SIGUSR1)
     process.wait_for("saved", 60)
-    wrote = process.said.count("wrote")
+    wrote = process.said.count("wrote\n")
     assert f"saved {wrote} {wrote} refused: a call of this generator is running in this thread" in process.said
     process.child.send_signal(signal.SIGTERM)
     assert process.end(seconds=60) == 0, process.said
-    assert process.said.count("wrote") == wrote and "raised a signal handler finished this generator" in process.said
+    assert process.said.count("wrote\n") == wrote and "raised a signal handler finished this generator" in process.said
     assert summary_of(process)["finished"] == wrote
     status = ringreel.Ring(keys).status()
     assert status["samples_delivered"] + status["samples_waiting"] == wrote and status["failures"] == []
@@ -239,7 +239,7 @@ def test_generator_leaves_a_full_ring_at_once_after_an_exception(config, script,
     process = script(PREAMBLE + text, json.dumps(keys))
     process.wait_for("left mine", 60)
     assert process.end(seconds=60) == 0, process.said
-    assert process.said.count("wrote") == 5
+    assert process.said.count("wrote\n") == 5
     if text == RAISE:
         assert (summary_of(process)["finished"], summary_of(process)["waiting"]) == (5, 3)
     else:
