@@ -214,7 +214,8 @@ impl Put<'_> {
     }
 
     fn report(&self, summary: &Summary, seconds: f64) -> anyhow::Result<()> {
-        let Summary { finished, delivered, waiting, bytes, waited_seconds, swaps, quarantined, discarded } = summary;
+        let Summary { finished, delivered, waiting, bytes, waited_seconds, swaps, quarantined, discarded, .. } =
+            summary;
         if self.options.common.json {
             return Ok(json_line(&json!({ "summary": {
                 "finished": finished, "delivered": delivered, "waiting": waiting, "bytes": bytes,
