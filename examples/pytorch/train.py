@@ -119,7 +119,10 @@ def main() -> int:
         if rank == 0 and (step % 10 == 0 or stopping):
             print(f"step {step} loss {loss.item():.4f} generation {samples[-1].generation}", flush=True)
         if stopping:
-            return REQUEUE
+            # Not `sys.exit`, which would close the stream. A stream that is not closed counts as killed, and the ring
+            # keeps its generations for RUN_GRACE, so that the next start finds them.
+            sys.stdout.flush()
+            os._exit(REQUEUE)
     return 0
 
 

@@ -56,7 +56,7 @@ fn hold_all(place: &str) {
         assert!((1..SAMPLES as usize).contains(&held), "{held} of {SAMPLES} in round {round}");
         for refused in samples.into_iter().filter_map(Result::err) {
             let text = refused.to_string();
-            assert!(!matches!(refused, Error::Damaged { .. }) && text.contains("no memory"), "{text}");
+            assert!(!matches!(refused, Error::Damaged { .. }) && text.contains("not enough memory"), "{text}");
         }
         assert_eq!(reader.damaged(), 0, "a lack of memory counts as damage");
         assert!(reader.sample(&newest, SAMPLES - 1).is_ok(), "memory is available again");
