@@ -40,7 +40,8 @@ int main(int argc, char **argv)
         check(ringreel_meta_int(generator, "seed", number));
         check(ringreel_commit(generator));
     }
-    /* One rank promotes the generation that is not full, after all others have left. */
+    /* One rank promotes the generation that is not full, after all others have left. Samples for which a rank found no room
+     * are finished, and adopted by the next manager or generator. */
     uint64_t finished = 0;
     if (rank > 0)
         check(ringreel_close(generator, 0, &finished));

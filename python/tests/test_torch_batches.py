@@ -199,7 +199,7 @@ def test_loader_raises_errors_of_the_receiver_and_continues(ring_of, monkeypatch
     for size, before, after in ((1, [0], [2, 3, 4, 5]), (2, None, [2, 3, 4, 5])):
         batches = iter(DataLoader(RingDataset(ring), size, num_workers=1, collate_fn=collate))
         assert before is None or told(next(batches)) == before
-        with pytest.raises(OSError, match="shorter than it should be"):
+        with pytest.raises(OSError, match="shorter than expected"):
             next(batches)
         assert all_told(batches) == after
 
