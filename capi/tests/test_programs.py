@@ -80,7 +80,7 @@ def numbers_of(directory, language):
 
 
 def numbers_after_adoption(directory, language, wanted):
-    """Runs a manager, which adopts what generators have left behind after a lease, until all wanted numbers are readable.
+    """Runs a manager, which adopts what generators left behind, until all wanted numbers are readable.
 
     Returns how often each number was read.
     """

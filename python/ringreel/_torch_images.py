@@ -98,6 +98,23 @@ class ImageRecordStream(_Iterable):
 
         Args:
             epoch: Its number.
+
+        Example:
+            >>> import os, tempfile
+            >>> import numpy as np
+            >>> from ringreel import recordio
+            >>> from ringreel.torch import ImageRecordStream
+            >>> path = os.path.join(tempfile.mkdtemp(), "train.rec")
+            >>> with recordio.MXRecordIO(path, "w") as out:
+            ...     for number in range(8):
+            ...         picture = np.full((40, 50, 3), 30 * number, np.uint8)
+            ...         _ = out.write(recordio.pack_img((0, number, number, 0), picture, img_fmt=".png"))
+            >>> dataset = ImageRecordStream(path, (3, 32, 32), 4, shuffle=True, preprocess_threads=1)
+            >>> dataset.set_epoch(3)
+            >>> first = [labels.tolist() for _, labels in dataset]
+            >>> dataset.set_epoch(3)
+            >>> first == [labels.tolist() for _, labels in dataset]
+            True
         """
         self._epochs.fill_(int(epoch))
 

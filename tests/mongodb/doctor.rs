@@ -50,7 +50,8 @@ fn doctor_passes_good_servers_and_leaves_no_documents() {
     let all = ["MongoDB", "round trip", "atomic counter", "write concern", "clock of the server"].map(ok);
     assert_eq!(verdicts(&checks), all, "{checks:#?}");
     assert!(
-        measured(&checks[0]).contains("nobody's yet") && measured(&checks[2]).contains("128 distinct numbers of 128")
+        measured(&checks[0]).contains("not used by any ring yet")
+            && measured(&checks[2]).contains("128 distinct numbers of 128")
     );
     assert_eq!(contents(&config), none, "an empty database stays empty");
 
@@ -74,7 +75,7 @@ fn doctor_names_a_counter_that_repeats_numbers() {
     let repeats = (0..20).any(|_| {
         let checks = examined(&config);
         let counter = checks.iter().find(|check| check.check == "atomic counter").unwrap();
-        counter.verdict == Verdict::Warning && measured(counter).contains("twice")
+        counter.verdict == Verdict::Warning && measured(counter).contains("duplicates")
     });
     assert!(repeats, "no number was given twice");
 }
