@@ -11,4 +11,4 @@ if ! "$venv/bin/pip" install --quiet --disable-pip-version-check 'codespell>=2.4
 fi
 # Names of other projects, and typos that tests make on purpose.
 git ls-files '*.md' '*.rs' '*.py' '*.pyi' '*.sh' '*.toml' '*.yml' ':!THIRD-PARTY.md' ':!tests/golden' ':!format/vectors' |
-    xargs "$venv/bin/codespell" --ignore-words-list 'ratatui,thirdparty,allways,shufle,stopp,lable,wronly'
+    xargs "$venv/bin/codespell" --ignore-words-list 'ratatui,thirdparty,allways,shufle,stopp,lable,wronly,ot'

@@ -264,6 +264,21 @@ fn doctor_tests_ring_mode_with_setgid() {
     assert!(!checked(&of(Lie::SetgidIsDropped, "0770")));
 }
 
+/// A directory of a group, and a umask that keeps the group from writing: RING_MODE makes up for it.
+#[test]
+fn ring_mode_is_judged_instead_of_the_umask() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    fs::create_dir(dir.path().join("probe")).unwrap();
+    if fs::metadata(dir.path().join("probe")).unwrap().permissions().mode() & 0o020 != 0 {
+        return loudly("SKIPPED: the umask lets the group write: RING_MODE beside it is NOT tested");
+    }
+    fs::remove_dir(dir.path().join("probe")).unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o2775)).unwrap();
+    let of = |more: &str| liar::examined_as(dir.path(), Lie::None, more);
+    let warned = |more| wrong(&of(more)).iter().any(|(check, _)| check == "permissions");
+    assert!(warned("KEEP: 1") && !warned("RING_MODE: \"2770\""));
+}
+
 #[test]
 fn findings_include_error_numbers_and_causes() {
     let dir = tempfile::tempdir_in("/dev/shm").unwrap();

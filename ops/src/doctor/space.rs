@@ -49,7 +49,8 @@ pub(super) fn examine(
     doctor.check(GROUP, "one mount", move || mount(&of_mount, has_ring.then_some(&*root), &at))?;
     let hardlinks = std::fs::read_to_string("/proc/sys/fs/protected_hardlinks").unwrap_or_default();
     let protected = hardlinks.trim() != "0";
-    doctor.check(GROUP, "permissions", move || permissions(&subject, &known, &dir, protected))?;
+    let modes = config.modes;
+    doctor.check(GROUP, "permissions", move || permissions(&subject, &known, &dir, modes, protected))?;
     if let Some(modes) = config.modes.filter(|modes| modes.has_setgid()) {
         let (subject, dir) = (doctor.subject.clone(), scratch.join("setgid"));
         let ring = has_ring.then(|| config.ring.clone());
@@ -153,9 +154,16 @@ fn generations(subject: &Subject, root: &Path) -> Vec<PathBuf> {
     names.iter().filter(|name| GenerationDir::parse(name).is_some()).map(|name| root.join(name)).collect()
 }
 
-fn permissions(subject: &Subject, known: &Surroundings, scratch: &Path, protected: bool) -> Outcome {
-    match look(subject, known, scratch) {
-        Ok(seen) => judge(&seen, protected),
+fn permissions(
+    subject: &Subject,
+    known: &Surroundings,
+    scratch: &Path,
+    modes: Option<Modes>,
+    protected: bool,
+) -> Outcome {
+    match look(subject, known, scratch, modes) {
+        // Where RING_MODE lets the group write, its files may be linked by the group as well.
+        Ok(seen) => judge(&seen, protected && modes.is_none()),
         Err(error) => Outcome::refused(&error, ANOTHER),
     }
 }
@@ -173,9 +181,13 @@ pub struct Rights {
     pub closed: Vec<String>,
 }
 
-fn look(subject: &Subject, known: &Surroundings, scratch: &Path) -> FsResult<Rights> {
+fn look(subject: &Subject, known: &Surroundings, scratch: &Path, modes: Option<Modes>) -> FsResult<Rights> {
     let probe = scratch.join("made");
-    subject.fs.make_dir(&probe)?;
+    // With RING_MODE, the umask has no effect on the ring.
+    match modes {
+        Some(modes) => subject.extra.make_dir_with(&probe, modes)?,
+        None => subject.fs.make_dir(&probe)?,
+    }
     let (place, made) = (subject.extra.facts(&known.place)?, subject.extra.facts(&probe)?);
     let is_ring = known.descriptor.is_some();
     let mut closed = Vec::new();
