@@ -1,8 +1,9 @@
-"""What a launcher (torchrun, srun, mpirun) sets in the environment of this process."""
+"""The rank of this process: from torch.distributed, or from what a launcher (torchrun, srun, mpirun) sets."""
 
 import hashlib
 import os
 import re
+import sys
 import uuid
 
 _RANKS = [
@@ -57,3 +58,11 @@ def run_name(world_size: int, addition: str | None = None) -> str | None:
         name = f"{name[:55]}-{hashlib.sha256(job.encode(errors='surrogateescape')).hexdigest()[:8]}"
     name += f"-restart{restart}" if restart not in ("", "0") else ""
     return name if world_size > 1 else f"{name}-{addition or uuid.uuid4().hex[:16]}"
+
+
+def distributed_rank() -> tuple[int, int] | None:
+    """Returns rank and world size of ``torch.distributed``, or None if that is not initialized."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None
+    return distributed.get_rank(), distributed.get_world_size()

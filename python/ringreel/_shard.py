@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, Self
 
 from ringreel._arguments import integer
-from ringreel._environment import rank_and_world
+from ringreel._environment import distributed_rank, rank_and_world
 from ringreel._log import logger
 from ringreel._sources import Place, Source, source_of
 
@@ -72,11 +72,11 @@ class Sharing:
 
     def __getstate__(self) -> dict[str, Any]:
         # torch.distributed is not initialized in a spawned loader worker.
-        return {**self.__dict__, "fixed": self.fixed or _distributed()}
+        return {**self.__dict__, "fixed": self.fixed or distributed_rank()}
 
     def find(self) -> tuple[int, int]:
         """Returns the share of this process and the number of shares: ranks times loader workers."""
-        rank, world_size = self.fixed or _distributed() or rank_and_world()
+        rank, world_size = self.fixed or distributed_rank() or rank_and_world()
         if not 0 <= rank < world_size:
             raise ValueError(f"rank {rank} of world size {world_size}, as the environment says, is not a rank")
         info = _worker()
@@ -192,8 +192,8 @@ def checked_comment(comment: Any) -> str | None:
     """Returns the text with which comments begin.
 
     Raises:
-        TypeError: It is neither text nor None.
-        ValueError: It is empty: every line begins with it.
+        TypeError: ``comment`` is neither text nor None.
+        ValueError: ``comment`` is empty, so every line would begin with it.
     """
     if comment is not None and not isinstance(comment, str):
         raise TypeError(f"comment: expected text, or None, found {comment!r}")
@@ -387,11 +387,3 @@ def _worker() -> Any:
     """Returns torch's description of the loader worker that this process is, or None."""
     data = sys.modules.get("torch.utils.data")
     return None if data is None else data.get_worker_info()
-
-
-def _distributed() -> tuple[int, int] | None:
-    """Returns rank and world size of ``torch.distributed``, or None if that is not initialized."""
-    distributed = sys.modules.get("torch.distributed")
-    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
-        return None
-    return distributed.get_rank(), distributed.get_world_size()

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from ringreel import _image_options, _ringreel
-from ringreel._environment import rank_and_world
+from ringreel._environment import distributed_rank, rank_and_world
 from ringreel._image_options import ImageOptions
 from ringreel._ring import _placed
 from ringreel.image import _array
@@ -124,12 +124,7 @@ class ImageRecordStream(_Iterable):
 
     def _placed(self) -> tuple[int, int]:
         """Rank and number of ranks of this process."""
-        if self._share is not None:
-            return self._share
-        distributed = torch.distributed
-        if distributed.is_available() and distributed.is_initialized():
-            return distributed.get_rank(), distributed.get_world_size()
-        return rank_and_world()
+        return self._share or distributed_rank() or rank_and_world()
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         rank, world_size = self._placed()

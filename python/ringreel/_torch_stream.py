@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ringreel._environment import rank_and_world, run_name
+from ringreel._environment import distributed_rank, rank_and_world, run_name
 from ringreel._ring import Config, Ring, _placed, _tell_alone
 from ringreel._sample import Sample
 from ringreel._stream import Stream
@@ -187,12 +187,7 @@ class RingStream(_Iterable):
 
     def _placed(self) -> tuple[int, int]:
         """Returns the rank of this process and the number of ranks."""
-        if self._share is not None:
-            return self._share
-        distributed = torch.distributed
-        if distributed.is_available() and distributed.is_initialized():
-            return distributed.get_rank(), distributed.get_world_size()
-        return rank_and_world()
+        return self._share or distributed_rank() or rank_and_world()
 
 
 class RingIterator(Iterator[Any]):
