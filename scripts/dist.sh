@@ -27,28 +27,14 @@ CRATES=(--package ringreel-format --package ringreel --package ringreel-recordio
 tools=$ROOT/.venv-dist
 # A separate target directory from that of tests.
 export CARGO_TARGET_DIR=${RINGREEL_DIST_TARGET:-$ROOT/target/dist}
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-passed=0
-skipped=0
-
-part() {
-    echo "== $1"
-    shift
-    "$@"
-    passed=$((passed + 1))
-}
-
-skip() {
-    echo "== SKIPPED: $1" >&2
-    skipped=$((skipped + 1))
-}
+. scripts/parts.sh
+work=$tally/work
+mkdir "$work"
 
 install_tools() {
     [ -x "$tools/bin/python" ] || "$PYTHON" -m venv "$tools"
     "$tools/bin/pip" install --quiet --disable-pip-version-check 'maturin>=1.9.4,<2' 'ziglang>=0.13,<0.16' \
         'twine>=6' 'auditwheel>=6'
-    export PATH="$tools/bin:$PATH"
 }
 
 has_target() {
@@ -150,10 +136,10 @@ try_with_torch() {
 
 try_all() {
     part "the wheel, without a compiler" try_wheels
-    if /usr/bin/python3 -c 'import sys, torch; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+    if has_torch; then
         part "the wheel with torch" try_with_torch
     else
-        skip "the wheel with torch: /usr/bin/python3 (3.11 or later) has no torch; install Debian's python3-torch"
+        skip "the wheel with torch: $NO_TORCH"
     fi
 }
 
@@ -189,7 +175,10 @@ mkdir -p dist
 parts=("$@")
 [ $# -gt 0 ] || parts=(sdist wheel arm binary static crates)
 case "${parts[*]}" in
-    *sdist* | *wheel* | *arm* | *binary* | *static*) part "tools" install_tools ;;
+    *sdist* | *wheel* | *arm* | *binary* | *static*)
+        part "tools" install_tools
+        export PATH="$tools/bin:$PATH"
+        ;;
 esac
 for name in "${parts[@]}"; do
     case $name in
@@ -222,4 +211,4 @@ for name in "${parts[@]}"; do
             ;;
     esac
 done
-echo "parts: $passed passed, 0 failed, $skipped skipped"
+say_counts

@@ -1,58 +1,13 @@
 #!/usr/bin/env bash
 # Runs all tests: Rust, Python, documentation. A part that cannot run on this machine is named and counted as skipped.
 # Two lanes run at the same time, because each of them also waits: the Rust tests; and the Python tests, lints, fuzzing.
-# Lines of the second lane begin with "2 |".
+# Lines of the second lane begin with "2 |". If a part fails, both lanes end, and the last line names the part.
 # `scripts/test.sh quick` runs tests that need neither network nor root, and takes two minutes once everything is built.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-SECONDS=0
-mkdir -p target
-tally=$(mktemp -d target/test.XXXXXX)
+. scripts/parts.sh
 # More threads than cores: many tests wait for a process or for a timer.
 export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(($(nproc) * 2))}
-second=
-trap 'if [ -n "$second" ]; then kill "$second" 2>/dev/null || true; fi; rm -rf "$tally"' EXIT
-
-say() {
-    printf '== %02d:%02d %s\n' $((SECONDS / 60)) $((SECONDS % 60)) "$1"
-}
-
-passed() {
-    say "passed: $1, in $((SECONDS - $2)) s"
-    echo "$1" >>"$tally/passed"
-}
-
-part() {
-    local name=$1 began=$SECONDS
-    say "$name"
-    shift
-    "$@"
-    passed "$name" "$began"
-}
-
-skip() {
-    say "SKIPPED: $1" >&2
-    echo "$1" >>"$tally/skipped"
-}
-
-count() {
-    cat "$tally/$1" 2>/dev/null | wc -l
-}
-
-# Runs a part that exits with 77, after printing the reason, if it cannot run here; `could` is its exit status afterwards.
-# (It must not be a function tested by `if`, because `set -e` would have no effect in it.)
-part_if_it_can() {
-    local name=$1 began=$SECONDS status=0
-    say "$name"
-    shift
-    "$@" || status=$?
-    could=$status
-    case $status in
-        0) passed "$name" "$began" ;;
-        77) skip "$name: see the reason above" ;;
-        *) exit 1 ;;
-    esac
-}
 
 lints() {
     cargo clippy --quiet --workspace --all-targets -- -D warnings
@@ -117,7 +72,7 @@ install_tools() {
         { apt-get update && apt-get install --yes --no-install-recommends "${tools[@]}"; } >/dev/null 2>&1 || true
     fi
     # Installs PyTorch from Debian, for the system's Python, in a few seconds; other packages are gigabytes.
-    if ! /usr/bin/python3 -c 'import torch' 2>/dev/null; then
+    if ! has_torch; then
         { apt-get update && apt-get install --yes python3-torch python3-venv; } >/dev/null 2>&1 || true
     fi
 }
@@ -164,10 +119,10 @@ python_parts() {
     fi
     part "code blocks of the documentation" python_tests docs
     part "the C library" python_tests capi/tests
-    if /usr/bin/python3 -c 'import sys, torch; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+    if has_torch; then
         part "Python tests with PyTorch" torch_tests
     else
-        skip "Python tests with PyTorch: /usr/bin/python3 (3.11 or later) has no torch; install Debian's python3-torch"
+        skip "Python tests with PyTorch: $NO_TORCH"
     fi
 }
 
@@ -184,7 +139,7 @@ if [ "${1:-}" = quick ]; then
     part "formatting" cargo fmt --all --check
     part "unit tests" cargo test --quiet --workspace --lib
     part "tests of the ring" cargo test --quiet --package ringreel-cli --test main -- write:: swap::edges:: read::reading:: runs::
-    say "parts: $(count passed) passed, 0 failed, $(count skipped) skipped"
+    say_counts
     exit
 fi
 
@@ -193,6 +148,7 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
 fi
 part "formatting" cargo fmt --all --check
 part "metadata" python3 scripts/check_metadata.py
+part "end of a script with a failed part" scripts/check_parts.sh
 part_if_it_can "recipes" scripts/check_packaging.sh
 part_if_it_can "workflows" scripts/check_workflows.sh
 part_if_it_can "licences" python3 scripts/licences.py --check
@@ -200,9 +156,5 @@ part_if_it_can "cargo-deny" scripts/deny.sh
 part_if_it_can "a MongoDB for tests" scripts/mongodb.sh java
 has_mongodb=no
 [ $could != 0 ] || has_mongodb=yes
-second_lane > >(sed -u 's/^/2 | /') 2>&1 &
-second=$!
-rust_parts
-wait "$second"
-second=
-say "parts: $(count passed) passed, 0 failed, $(count skipped) skipped"
+in_two_lanes rust_parts second_lane
+say_counts
