@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds a wheel of the Python package and installs it, with the command `ringreel`, into a virtual environment.
 #
-#   scripts/install.sh [EXTRAS]     EXTRAS as pip takes them, such as '[test]'
+#   scripts/install.sh [EXTRAS [REQUIREMENT...]]     as pip takes them, such as '[test]' 'numpy<2'
 #
 # PYTHON=path   the interpreter of a new environment (default: python3)
 # VENV=dir      the environment (default: .venv)
@@ -39,4 +39,4 @@ fi
 }
 # pip does not replace an installed package of the same version, whatever its origin.
 pip install --force-reinstall --no-deps "$wheel"
-pip install "$(realpath "$wheel")${1:-}"
+pip install "$(realpath "$wheel")${1:-}" "${@:2}"
