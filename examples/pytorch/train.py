@@ -1,7 +1,7 @@
 """Train with DistributedDataParallel; save checkpoints, and resume with exactly the next sample.
 
     torchrun --nproc-per-node 2 train.py -c config.yaml --checkpoint run.pt --steps 1000
-    srun python train.py ...                     (in examples/slurm/train.sbatch)
+    srun python train.py ...                     (in examples/slurm/train-pytorch.sbatch)
 
 SIGTERM and SIGUSR1 (SLURM's warnings before preemption and the time limit) save a checkpoint and end the program with
 exit status 75, which makes the batch script requeue itself. Started again, the program resumes.

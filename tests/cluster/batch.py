@@ -130,17 +130,17 @@ class Batch:
         (job_dir / "urgent.sbatch").write_text(urgent)
         try:
             self.submit("manager.sbatch")
-            trainer = self.submit("trainer.sbatch")
+            readers = self.submit("readers.sbatch")
             job = self.submit("generators.sbatch")
             self.disturb(job)
-            return self.drain(job, trainer)
+            return self.drain(job, readers)
         finally:
             logs = self.lab.dir / "jobs"
             logs.mkdir()
             for log in [*job_dir.glob("*.log"), *job_dir.glob("seen-*")]:
                 shutil.copy(log, logs)
 
-    def drain(self, job, trainer):
+    def drain(self, job, readers):
         """Ends the generators as a user does, and waits until the manager has committed all finished samples."""
         self.slurm.ask("scancel", job)
         until("the generators' end", lambda: not self.slurm.states(job), 60)
@@ -153,7 +153,7 @@ class Batch:
         self.slurm.ask("scancel", "--user=root")
         until("all jobs' end", lambda: not self.slurm.ask("squeue", "-h").strip(), 60)
         seen = self.lab.server.path(self.lab.on_server(self.lab.shared / "job"))
-        return judge(self.ledgers.iterdir(), manifests, seen.glob(f"seen-train-{trainer}-*.json"))
+        return judge(self.ledgers.iterdir(), manifests, seen.glob(f"seen-readers-{readers}-*.json"))
 
 
 def run(lab):

@@ -63,7 +63,7 @@ class Training:
         told = {"VENV": ENVIRONMENT, "OPTIONS": options, "OMP_NUM_THREADS": 1}
         # The nodes of the lab have no names that resolve, so both ranks run on one.
         told["MASTER_ADDR"] = "127.0.0.1"
-        job = self.slurm.submit(f"--chdir={self.job}", "--nodes=1", self.job / "train.sbatch", **told)
+        job = self.slurm.submit(f"--chdir={self.job}", "--nodes=1", self.job / "train-pytorch.sbatch", **told)
         until("the first steps", lambda: self.last_step() >= 3, 60)
         self.slurm.ask("scancel", "--signal=USR1", job)
         until("the job to be queued again", lambda: "PD" in str(self.slurm.states(job)), 120)
