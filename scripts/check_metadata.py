@@ -2,7 +2,8 @@
 """Check that all files agree on the version, the date, the address of the repository, and the requirements.
 
 The root Cargo.toml has the values: `[workspace.package]`, and the section of the version in CHANGELOG.md for the date.
-This script prints each file that disagrees, and exits with status 1 if there are any. `--tag vX.Y.Z` also compares a
+Each folder of examples/ must have a README.md, and be linked from examples/README.md and from a page of the
+documentation. This script prints each file that disagrees, and exits with status 1 if there are any. `--tag vX.Y.Z` also compares a
 tag.
 """
 
@@ -125,11 +126,26 @@ def wrong_addresses(repository: str) -> Iterator[str]:
             yield f"{path}:{number}: {url}, not {repository}"
 
 
+def wrong_examples() -> Iterator[str]:
+    """Yields examples without a folder or a README.md, and folders that no page links."""
+    files = subprocess.run(["git", "ls-files", "examples"], cwd=ROOT, capture_output=True, text=True).stdout.split()
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    documentation = "".join(page.read_text(encoding="utf-8") for page in pages)
+    index = (ROOT / "examples/README.md").read_text(encoding="utf-8")
+    for folder in sorted({path.split("/")[1] for path in files} - {"README.md"}):
+        if f"examples/{folder}/README.md" not in files:
+            yield f"examples/{folder}: not a folder with a README.md"
+        if f"]({folder}/README.md)" not in index:
+            yield f"examples/README.md: no link to {folder}/README.md"
+        if f"examples/{folder}/README.md)" not in documentation:
+            yield f"examples/{folder}: no page of the documentation links its README.md"
+
+
 def main() -> None:
     workspace = toml("Cargo.toml")["workspace"]
     package = workspace["package"]
     wrong = [*wrong_crates(workspace), *wrong_python(package), *wrong_places(package)]
-    wrong += wrong_addresses(package["repository"])
+    wrong += [*wrong_addresses(package["repository"]), *wrong_examples()]
     if sys.argv[1:2] == ["--tag"] and sys.argv[2:] != [f"v{package['version']}"]:
         wrong.append(f"the tag {' '.join(sys.argv[2:])} is not v{package['version']}")
     if wrong:

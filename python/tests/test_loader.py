@@ -18,7 +18,7 @@ from conftest import numbered
 import ringreel
 from ringreel import StreamLoader
 
-EXAMPLE = pathlib.Path(__file__).parents[2] / "examples" / "stream_loader.py"
+EXAMPLE = pathlib.Path(__file__).parents[2] / "examples" / "stream-loader" / "lines.py"
 
 
 def flat(batches):

@@ -2,9 +2,9 @@
 
 The file has 40 lines, the buffer holds 12 lines, a batch has 3 lines.
 
-        python examples/stream_loader.py               # reads all 40 lines: 13 batches of 3, and one of 1
-        python examples/stream_loader.py --drop-last   # reads 39: the incomplete last batch is dropped on request
-        python examples/stream_loader.py --naive       # reads 36: prints the lines that many hand-written loaders lose
+        python lines.py                # reads all 40 lines: 13 batches of 3, and one of 1
+        python lines.py --drop-last    # reads 39: the incomplete last batch is dropped on request
+        python lines.py --naive        # reads 36: prints the lines that many hand-written loaders lose
 
 The naive loader fills its buffer, shuffles it, yields batches and fills it again; it discards a partly filled buffer at
 the end of the file: 40 = 3 x 12 + 4.
