@@ -2,8 +2,9 @@
 """Check that all files agree on the version, the date, the address of the repository, and the requirements.
 
 The root Cargo.toml has the values: `[workspace.package]`, and the section of the version in CHANGELOG.md for the date.
-Each folder of examples/ must have a README.md, and be linked from examples/README.md and from a page of the
-documentation. This script prints each file that disagrees, and exits with status 1 if there are any. `--tag vX.Y.Z` also compares a
+Each folder of examples/ must have a README.md that examples/README.md and a page of the documentation link.
+
+This script prints each file that disagrees, and exits with status 1 if there are any. `--tag vX.Y.Z` also compares a
 tag.
 """
 
