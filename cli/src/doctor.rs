@@ -6,6 +6,7 @@ use super::signals::Stop;
 use crate::render::doctor as render;
 use clap::Args;
 use ringreel::config::Config;
+use ringreel::humanize::counted;
 use ringreel_ops::doctor::peer::Times;
 use ringreel_ops::doctor::{self, CannotMeasure, Check, Doctor, Verdict};
 use ringreel_ops::probe::Subject;
@@ -131,6 +132,9 @@ impl Paper {
     fn end(self) -> std::io::Result<()> {
         self.broken?;
         let [well, warnings, failures] = self.counts;
-        if self.json { Ok(()) } else { line(&format!("{well} ok, {warnings} warnings, {failures} failures")) }
+        if self.json {
+            return Ok(());
+        }
+        line(&format!("{well} ok, {}, {}", counted(warnings as u64, "warning"), counted(failures as u64, "failure")))
     }
 }

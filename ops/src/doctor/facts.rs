@@ -204,6 +204,8 @@ pub enum Cure {
     Full,
     /// The filesystem has no hard links.
     NoLinks,
+    /// The filesystem is mounted read-only.
+    ReadOnly,
     /// Permission is denied.
     Denied,
     /// The server does not respond.
@@ -225,6 +227,8 @@ impl Cure {
             Cure::Full
         } else if error.op == "link" && error.source.raw_os_error() == Some(EPERM) {
             Cure::NoLinks
+        } else if error.source.kind() == std::io::ErrorKind::ReadOnlyFilesystem {
+            Cure::ReadOnly
         } else if error.is_denied() {
             Cure::Denied
         } else if error.is_away() {

@@ -2,8 +2,7 @@
 
 use super::config::{Surroundings, against_lease};
 use super::facts::{Cure, Fact, Runners};
-use super::mount;
-use super::{CannotMeasure, Doctor, Outcome, Verdict};
+use super::{CannotMeasure, Doctor, Outcome, Verdict, mount, space};
 use crate::probe::contents::{self, Mapped};
 use crate::probe::delays::{self, Delays};
 use crate::probe::names::{self, Broken, NamingCall, Race, Removed};
@@ -27,7 +26,7 @@ const NAME_NEEDED: usize = 200;
 /// A slower sync is a warning.
 const SLOW_SYNC: Duration = Duration::from_millis(100);
 
-/// Runs all checks. Returns false if one hangs, because others would hang too.
+/// Runs all checks. Returns false if one hangs, because others would hang too, or if the disk is full.
 pub(super) fn examine(
     doctor: &mut Doctor<'_>,
     config: &Config,
@@ -37,6 +36,7 @@ pub(super) fn examine(
     let (name, is_local, place) = (known.kind.name.to_owned(), known.kind.local, known.place.clone());
     doctor.say(GROUP, "kind", Outcome::ok(Fact::Kind { name, is_local, place }));
     Ok(mounted(doctor, &known.place)?
+        && space::has_room(doctor, config, known)?
         && promises(doctor, scratch)?
         && races(doctor, scratch)?
         && lesser(doctor, known, scratch)?

@@ -19,7 +19,7 @@ pub(super) struct Mount {
     point: PathBuf,
     kind: String,
     source: String,
-    /// The options of the mount, then those of the filesystem.
+    /// The options of the mount, then those that only the filesystem has.
     options: Vec<String>,
 }
 
@@ -40,8 +40,21 @@ fn parse(line: &[u8]) -> Option<Mount> {
         point: PathBuf::from(OsString::from_vec(unescaped(fields.get(4)?))),
         kind: text(fields.get(end + 1)?),
         source: text(fields.get(end + 2)?),
-        options: [options(fields.get(5)?), options(fields.get(end + 3)?)].concat(),
+        options: union(options(fields.get(5)?), options(fields.get(end + 3)?)),
     })
+}
+
+/// Returns the options that are in effect, each once. A mount is read-only if it or its filesystem is.
+fn union(mut options: Vec<String>, of_filesystem: Vec<String>) -> Vec<String> {
+    for option in of_filesystem {
+        if !options.contains(&option) {
+            options.push(option);
+        }
+    }
+    if options.iter().any(|option| option == "ro") {
+        options.retain(|option| option != "rw");
+    }
+    options
 }
 
 /// Decodes space, tab, newline and backslash, which are written as a backslash and three octal digits.
@@ -163,11 +176,22 @@ mod tests {
         for (place, expected) in fine {
             assert_eq!((judged(place).verdict, note(place)), (Verdict::Ok, expected), "{place}");
         }
-        let named = |fact| matches!(fact, Fact::Mounted { mount, .. } if mount.starts_with("ext4 of /dev/vda at /"));
-        assert!(named(judged("/").fact));
         let nocto = find(LINES.lines().nth(4).unwrap().as_bytes(), Path::new("/over")).unwrap().judge();
         let is_nocto = matches!(nocto.fact, Fact::Mounted { note: MountNote::NoCto, .. });
         assert!(nocto.verdict == Verdict::Warning && is_nocto, "{nocto:?}");
+    }
+
+    #[test]
+    fn each_option_is_shown_once() {
+        let shown = |line: &str| match find(line.as_bytes(), Path::new("/a")).unwrap().judge().fact {
+            Fact::Mounted { mount, .. } => mount,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(shown(LINES), "ext4 of /dev/vda at /: rw,relatime,errors=remount-ro");
+        let is_ro = "1 2 0:1 / /a ro,relatime - ext4 /dev/sda rw,discard";
+        assert_eq!(shown(is_ro), "ext4 of /dev/sda at /a: ro,relatime,discard");
+        let filesystem_is_ro = "1 2 0:1 / /a rw,relatime - ext4 /dev/sda ro,discard";
+        assert_eq!(shown(filesystem_is_ro), "ext4 of /dev/sda at /a: relatime,ro,discard");
     }
 
     #[test]

@@ -24,24 +24,28 @@ const STICKY: u32 = 0o1000;
 const SETGID: u32 = 0o2000;
 const GROUP_WRITES: u32 = 0o020;
 
-/// Runs all checks of space and permissions.
+/// Checks the free space. Returns false if there is too little to measure anything else, or if the check hangs.
+pub(super) fn has_room(doctor: &mut Doctor<'_>, config: &Config, known: &Surroundings) -> Result<bool, CannotMeasure> {
+    let (subject, place, size, keep) = (doctor.subject.clone(), known.place.clone(), known.size, config.keep);
+    let outcome = doctor.measure(GROUP, "room", move || match subject.fs.space(&place) {
+        Ok(space) => room(space, size, keep),
+        Err(error) => Outcome::refused(&error, ANOTHER),
+    })?;
+    let has_room = outcome.as_ref().is_some_and(|outcome| !matches!(outcome.fact, Fact::NoRoom(_)));
+    outcome.into_iter().for_each(|outcome| doctor.say(GROUP, "room", outcome));
+    Ok(has_room)
+}
+
+/// Runs all checks of limits, write speed and permissions.
 pub(super) fn examine(
     doctor: &mut Doctor<'_>,
     config: &Config,
     known: &Surroundings,
     scratch: &Path,
 ) -> Result<(), CannotMeasure> {
-    let (subject, place) = (doctor.subject.clone(), known.place.clone());
-    let Some(space) = doctor.measure(GROUP, "room", move || subject.fs.space(&place))? else { return Ok(()) };
-    match space {
-        Ok(space) => {
-            doctor.say(GROUP, "room", room(space, known.size, config.keep));
-            doctor.say(GROUP, "MAX_BYTES, MAX_FILES", budget(config, known.size));
-            let (subject, dir) = (doctor.subject.clone(), scratch.to_owned());
-            doctor.check(GROUP, "writing", move || writing(&subject, &dir, space.bytes))?;
-        }
-        Err(error) => doctor.say(GROUP, "room", Outcome::refused(&error, ANOTHER)),
-    }
+    doctor.say(GROUP, "MAX_BYTES, MAX_FILES", budget(config, known.size));
+    let (subject, dir) = (doctor.subject.clone(), scratch.to_owned());
+    doctor.check(GROUP, "writing", move || writing(&subject, &dir))?;
     let (subject, known, dir) = (doctor.subject.clone(), known.clone(), scratch.to_owned());
     let (of_mount, root) = (subject.clone(), config.ring.clone());
     let has_ring = known.descriptor.is_some();
@@ -115,8 +119,12 @@ pub fn budget(config: &Config, size: Option<Size>) -> Outcome {
     }
 }
 
-fn writing(subject: &Subject, dir: &Path, free: u64) -> Outcome {
-    let written = match throughput(&*subject.fs, dir, MOST.min(free / 4), WHILE) {
+fn writing(subject: &Subject, dir: &Path) -> Outcome {
+    let written = subject.fs.space(dir).and_then(|free| {
+        // At most a quarter of the free space.
+        throughput(&*subject.fs, dir, MOST.min(free.bytes / 4), WHILE)
+    });
+    let written = match written {
         Ok(written) => written,
         Err(error) => return Outcome::refused(&error, ANOTHER),
     };

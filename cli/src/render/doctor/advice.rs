@@ -53,7 +53,9 @@ pub fn advice(check: &Check) -> String {
 /// Returns what to do about the configuration and its ring.
 fn of_configuration(fact: &Fact) -> Option<&'static str> {
     Some(match fact {
-        Fact::DoesNotLoad { .. } => "fix config.yaml; `ringreel config` shows the effective values",
+        Fact::DoesNotLoad { .. } => {
+            "correct the file, or name another one with -c; `ringreel config` shows the effective values"
+        }
         Fact::NoPlace { .. } => "create the parent directory of the ring, or change RING",
         Fact::UnusableRing { .. } => "use another RING",
         Fact::Mismatch { .. } => "change config.yaml, or use another RING",
@@ -133,9 +135,8 @@ fn of_cure(cure: Cure) -> &'static str {
         Cure::Quota => "your quota is exhausted: remove files, ask for more, or choose another directory for RING",
         Cure::Full => "the disk is full: free space or inodes, or choose another directory for RING",
         Cure::NoLinks => "a ring needs hard links: choose a directory on another filesystem for RING",
-        Cure::Denied => {
-            "check owner and mode of this directory and whether it is mounted read-only, or choose another RING"
-        }
+        Cure::ReadOnly => "mount the filesystem read-write, or choose a directory on another filesystem for RING",
+        Cure::Denied => "check owner and mode of this directory, or choose another directory for RING",
         Cure::Away => "the file server does not respond: ask its administrator",
         Cure::ShortNames => "a ring needs longer file names: choose a directory on another filesystem for RING",
         Cure::OtherFilesystem => ANOTHER,

@@ -1,5 +1,6 @@
 //! The results of the doctor's checks, as text.
 
+use ringreel::humanize::utc;
 use ringreel_ops::doctor::facts::{Fact, Free, LeaseNote, MountNote, Reading, RightsNote, Runners, Spread};
 use ringreel_ops::doctor::{Check, Verdict};
 use ringreel_ops::probe::contents::Mapped;
@@ -31,8 +32,10 @@ fn of_configuration(fact: &Fact) -> Option<String> {
         | Fact::ServerRefused { why } => why.clone(),
         Fact::Refused { error, .. } => error.clone(),
         Fact::Leftover { why, .. } => why.clone().unwrap_or_else(|| "the filesystem does not respond".to_owned()),
-        Fact::Loads { notes } if notes.is_empty() => "loads".to_owned(),
-        Fact::Loads { notes } => format!("loads; {}", notes.join("; ")),
+        Fact::Loads { notes } => {
+            let valid = "all keys and values are valid".to_owned();
+            [valid].iter().chain(notes).map(String::as_str).collect::<Vec<_>>().join("; ")
+        }
         Fact::NoPlace { place, why } => format!("{} cannot be used ({why})", place.display()),
         Fact::Ring { path, version, swap_cap, sample } => {
             format!("{}: version {version}, SWAP_CAP {swap_cap}, SAMPLE {sample:?}", path.display())
@@ -56,11 +59,11 @@ fn of_configuration(fact: &Fact) -> Option<String> {
             Reading::AutoReads => format!("auto: reads files on {kind}, does not map them"),
             Reading::Reads => "pread: reads files, never maps them".to_owned(),
         },
-        Fact::Poll { poll: None, lease } => format!("POLL_SECONDS is the default, LEASE_SECONDS {lease}"),
+        Fact::Poll { poll: None, lease } => format!("the default; LEASE_SECONDS is {lease}"),
         Fact::Poll { poll: Some(poll), lease } if *poll > lease / 4.0 => {
-            format!("POLL_SECONDS {poll} is more than a quarter of LEASE_SECONDS {lease}; the quarter is used instead")
+            format!("{poll}, more than a quarter of LEASE_SECONDS, {lease}; the quarter is used instead")
         }
-        Fact::Poll { poll: Some(poll), lease } => format!("POLL_SECONDS {poll}, LEASE_SECONDS {lease}"),
+        Fact::Poll { poll: Some(poll), lease } => format!("{poll}; LEASE_SECONDS is {lease}"),
         Fact::Leases { ours, shortest, longest } if shortest == ours && longest == ours => {
             format!("{ours} s for all members of the ring")
         }
@@ -105,9 +108,10 @@ fn of_names(fact: &Fact) -> Option<String> {
         Fact::Inotify { after: None, is_local: true } => "does not fire, on a local filesystem".to_owned(),
         Fact::Inotify { after: None, .. } => "does not fire: readers poll every POLL_SECONDS".to_owned(),
         Fact::NoInotify { why } | Fact::NoLocks { why } => format!("not available ({why})"),
-        Fact::Locks { expected, counted } if expected == counted => format!("{counted} of {expected} increments"),
         Fact::Locks { expected, counted } => {
-            format!("{counted} of {expected} increments: locks, or file contents under locks, are not reliable")
+            let wrong = ": locks, or file contents under locks, are not reliable";
+            let note = if expected == counted { "" } else { wrong };
+            format!("counted {counted} of {expected} increments{note}")
         }
         _ => return None,
     })
@@ -178,9 +182,11 @@ fn of_contents(fact: &Fact) -> Option<String> {
             }
         }
         Fact::Seen { opened, listed, .. } => {
-            format!("opened after {}, listed after {}", spread(opened), spread(listed))
+            format!("opened after {}; listed after {}", spread(opened), spread(listed))
         }
-        Fact::Syncs { files, directories } => format!("a file {}, a directory {}", spread(files), spread(directories)),
+        Fact::Syncs { files, directories } => {
+            format!("a file in {}; a directory in {}", spread(files), spread(directories))
+        }
         _ => return None,
     })
 }
@@ -195,7 +201,7 @@ fn map((map, sort): (&Mapped, &str)) -> Option<String> {
 
 fn of_space(fact: &Fact) -> Option<String> {
     Some(match fact {
-        Fact::NoRoom(room) => free(room),
+        Fact::NoRoom(room) => format!("{}, too little for the other checks of the filesystem", free(room)),
         Fact::FreeRoom(room) => format!("{}; the size of a generation is not known yet", free(room)),
         Fact::Room { free: room, generation: (generation, files), needed } => format!(
             "{}; a generation takes {} in {files} files; KEEP + 3 generations need another {} and {} files",
@@ -287,16 +293,19 @@ fn of_machine(fact: &Fact, verdict: Verdict) -> Option<String> {
             Some(n) if verdict == Verdict::Warning => n.to_string(),
             _ => format!("{}; a reader keeps up to {held} segments open", limit(files)),
         },
-        Fact::Processes { limit: max, .. } | Fact::Locked { limit: max } => limit(max),
-        Fact::AddressSpace { limit } => limit.map_or("no limit".to_owned(), bytes),
+        Fact::Processes { limit: max, .. } => limit(max),
+        Fact::AddressSpace { limit } | Fact::Locked { limit } => limit.map_or("no limit".to_owned(), bytes),
         Fact::Shm { free } => free.map_or("missing".to_owned(), |free| format!("{} free", bytes(free))),
         Fact::Memory { available, limit } => {
             let available = available.map_or("unknown".to_owned(), |memory| format!("{} available", bytes(memory)));
             available + &limit.map_or(String::new(), |limit| format!(", {} in this control group", bytes(limit)))
         }
         Fact::Processors { usable, all } => format!("{usable} of {all}, by affinity and control group"),
-        Fact::Clock { unix_seconds } if verdict == Verdict::Ok => format!("Unix time {unix_seconds} s"),
-        Fact::Clock { unix_seconds } => format!("Unix time {unix_seconds} s, before 2020"),
+        Fact::Clock { unix_seconds } => {
+            let (date, time) = utc(unix_seconds.saturating_mul(1000));
+            let early = if verdict == Verdict::Ok { "" } else { ", before 2020" };
+            format!("{date} {time} UTC{early}")
+        }
         Fact::Temp { path, is_writable: true } => path.display().to_string(),
         Fact::Temp { path, .. } => format!("{} is not writable", path.display()),
         Fact::Job { rank: Some((rank, size)), seen } => format!("rank {rank} of {size} ({seen})"),
@@ -384,10 +393,13 @@ fn spread(delays: &Spread) -> String {
     }
 }
 
-/// Formats a time in milliseconds or seconds.
+/// Formats a time in microseconds, milliseconds or seconds.
 fn millis(time: Duration) -> String {
-    let ms = time.as_secs_f64() * 1e3;
-    if ms < 1000.0 { format!("{ms:.1} ms") } else { format!("{:.1} s", ms / 1e3) }
+    match time.as_secs_f64() * 1e3 {
+        ms if ms < 0.1 => format!("{:.0} µs", ms * 1e3),
+        ms if ms < 1000.0 => format!("{ms:.1} ms"),
+        ms => format!("{:.1} s", ms / 1e3),
+    }
 }
 
 /// Formats a number of bytes with one decimal.
