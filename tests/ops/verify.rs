@@ -138,7 +138,7 @@ fn hostile_files_and_names_are_handled_without_a_panic() {
     assert!(said.out.lines().all(|line| !line.starts_with("line.rec")), "a name spans several lines: {}", said.out);
     assert!(said.out.lines().count() < 200, "foreign files are counted, not listed: {}", said.out);
     let counted = said.out.lines().rev().nth(2).unwrap();
-    assert!(counted.contains("34 samples readable"), "one of them in a copy with a false length: {counted}");
+    assert!(counted.contains("34 samples intact"), "one of them in a copy with a false length: {counted}");
 }
 
 #[test]
@@ -308,5 +308,58 @@ fn unverifiable_paths_exit_with_status_2() {
     for path in ["nothing", "."] {
         let said = place.run(&["verify", path]);
         assert!(said.code == Some(2) && said.out.is_empty() && said.err.lines().count() == 1, "{said:?}");
+    }
+}
+
+/// Two generations of four samples, one of them damaged; a sealed segment of two samples; and a sample that is not sealed.
+#[test]
+fn status_inspect_and_verify_count_the_same_samples() {
+    let place = Place::new(
+        "SWAP_CAP: 4\nSAMPLE: [data, label]\nKEEP: 5\nSEGMENT_SAMPLES: 2\nSEGMENT_SECONDS: 1000\nVALIDATION: 1\n",
+    );
+    let mut generator = Generator::open(&place.config()).unwrap();
+    (0..11).for_each(|n| drop(put(&mut generator, n)));
+    let segment = &segments(&place.ring().join("read.2"))[0];
+    let mut bytes = fs::read(segment).unwrap();
+    let quarter = bytes.len() / 4; // in the first of its two samples
+    bytes[quarter] ^= 1;
+    fs::write(segment, &bytes).unwrap();
+
+    let path = place.ring();
+    let json = |command: &str| summary(&place.run(&[command, path.to_str().unwrap(), "--json"]));
+    let (status, inspected, verified) = (json("status"), json("inspect"), json("verify"));
+    let number = |value: &serde_json::Value| value.as_u64().unwrap_or_else(|| panic!("{value}"));
+    let sum = |told: &serde_json::Value, state: Option<&str>| {
+        let generations = told["generations"].as_array().unwrap().iter();
+        generations
+            .filter(|one| state.is_none_or(|state| one["state"] == state))
+            .map(|one| number(&one["samples"]))
+            .sum()
+    };
+    let readable: u64 = sum(&status, None);
+    assert_eq!((readable, number(&status["samples_delivered"]), number(&inspected["delivered"])), (8, 8, 8));
+    assert_eq!(sum(&inspected, Some("readable")), readable);
+    assert_eq!((number(&verified["readable"]), number(&verified["unreadable"])), (9, 1), "{verified}");
+    assert_eq!(
+        number(&verified["readable"]) - number(&verified["unlisted"]) + number(&verified["unreadable"]),
+        readable
+    );
+
+    let waiting = number(&status["samples_waiting"]);
+    assert_eq!((waiting, number(&status["writing"]["samples"]), number(&verified["unlisted"])), (2, 2, 2));
+    assert_eq!(sum(&inspected, Some("filling")), waiting);
+    for key in ["files", "bytes"] {
+        assert_eq!(status[key], verified[key], "{key}");
+    }
+    let text = |command: &str| place.run(&[command, path.to_str().unwrap()]).out;
+    for (command, words) in [
+        ("status", "delivered  8 samples in 2 swaps since the ring was created"),
+        ("status", " in 5 files of the readable generations and the filling one"),
+        ("inspect", " in 2 generations since the ring was created"),
+        ("inspect", "readable samples, by owner"),
+        ("verify", ": 9 samples intact, 2 of them not in a readable generation; 1 listed but not readable"),
+    ] {
+        let said = text(command);
+        assert!(said.contains(words), "{words}: {said}");
     }
 }

@@ -3,7 +3,7 @@
 use super::times;
 use crate::output::plain;
 use ringreel::failure_log::Failure;
-use ringreel::humanize::{human_bytes, human_seconds};
+use ringreel::humanize::{counted, human_bytes, human_seconds};
 use ringreel::times::total;
 use ringreel::unix_ms;
 use ringreel_ops::status::{GenerationStatus, MemberStatus, ReuseStatus, Status};
@@ -40,7 +40,10 @@ pub fn lines(status: &Status) -> Vec<String> {
         let (there, all) = (status.validation_readable, status.validation);
         out.push(format!("held out   {there} of {all} samples readable{damaged}"));
     }
-    out.push(format!("delivered  {} samples in {} swaps", status.samples_delivered, status.swaps));
+    out.push(format!(
+        "delivered  {} samples in {} swaps since the ring was created",
+        status.samples_delivered, status.swaps
+    ));
     out.push(format!("waiting    {} finished samples not yet in a readable generation", status.samples_waiting));
     if let Some(rate) = status.samples_per_second {
         out.push(format!("rate       {rate:.2} samples/s over recent swaps"));
@@ -48,7 +51,8 @@ pub fn lines(status: &Status) -> Vec<String> {
     if let Some(swap_ms) = status.swap_ms_mean {
         out.push(format!("swap       {swap_ms:.1} ms on average"));
     }
-    out.push(format!("disk       {}", human_bytes(status.bytes)));
+    let (size, files) = (human_bytes(status.bytes), counted(status.files, "file"));
+    out.push(format!("disk       {size} in {files} of the readable generations and the filling one"));
     if status.quarantined > 0 {
         out.push(format!("quarantine {} segments; the reasons are in quarantine/*.why", status.quarantined));
     }

@@ -47,12 +47,16 @@ pub fn report(report: &Report, seconds: f64, next: Option<String>) -> Vec<String
         Looked::Records => ("RecordIO file", "record"),
     };
     let (files, bytes) = (counted(report.files, "file"), human_bytes(report.bytes));
+    let unlisted = match report.unlisted {
+        0 => String::new(),
+        n => format!(", {n} of them not in a readable generation"),
+    };
     let unreadable = match report.unreadable {
         0 => String::new(),
-        n => format!(", {n} listed but not readable"),
+        n => format!("; {n} listed but not readable"),
     };
-    let readable = counted(report.readable, what);
-    out.push(format!("{subject}: {files}, {bytes} checked in {seconds:.1} s: {readable} readable{unreadable}"));
+    let intact = counted(report.readable, what);
+    out.push(format!("{subject}: {files}, {bytes} checked in {seconds:.1} s: {intact} intact{unlisted}{unreadable}"));
     let result = match report.subject {
         _ if report.is_damaged() => "DAMAGED",
         Looked::Records => "framing is intact (RecordIO has no checksums, so the contents cannot be verified)",
@@ -124,7 +128,7 @@ fn problem(problem: &Problem) -> String {
         Problem::NotSegment { more } => strays(*more, "not a segment"),
         Problem::NotOwner => "not an owner's name".to_owned(),
         Problem::Waiting { segments } => format!(
-            "{} not yet in a readable generation; their owner links them, or a manager if the owner is dead",
+            "{} not yet in a readable generation; linked by the owner, or by a manager if the owner is dead",
             counted(*segments, "finished segment")
         ),
         Problem::Begun { files } => {

@@ -56,8 +56,11 @@ pub struct Report {
     pub files: u64,
     /// Their size in bytes.
     pub bytes: u64,
-    /// Number of readable samples (or records of a RecordIO file). A sample with two names counts once.
+    /// Number of intact samples (or records of a RecordIO file). A sample with two names counts once.
     pub readable: u64,
+    /// Number of these whose segment no manifest lists, so that readers do not see them: in the filling generation, in
+    /// staging, or in a generation without a manifest. 0 for a file.
+    pub unlisted: u64,
     /// Number of listed samples that cannot be read.
     pub unreadable: u64,
     /// Findings, damage first, at most [`LISTED`] of each kind.
@@ -430,6 +433,9 @@ impl Verifier {
                         if let Some((checked, unreadable)) = verify_file::task(&fs, task, &seen) {
                             let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
                             all.report.unreadable = all.report.unreadable.saturating_add(unreadable);
+                            if task.listed.is_none() {
+                                all.report.unlisted = all.report.unlisted.saturating_add(checked.good);
+                            }
                             all.take(checked);
                         }
                         progress(task.bytes);
