@@ -4,7 +4,8 @@ use ringreel::Generator;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::process::Command;
-use testkit::cli::{Place, Running, Said, eventually, generate, listing, loudly, put};
+use std::time::{Duration, Instant};
+use testkit::cli::{PATIENCE, Place, Running, Said, eventually, generate, listing, loudly, put};
 
 fn place(more: &str) -> Place {
     Place::new(&format!("SWAP_CAP: 5\nSAMPLE: [data, label]\n{more}"))
@@ -170,16 +171,39 @@ fn screen(out: &str) -> String {
     shown
 }
 
+/// Waits until the terminal shows `text`. Panics with what it shows if the command ends before that.
+fn await_screen(running: &mut Running, text: &str) {
+    let begun = Instant::now();
+    loop {
+        let shown = screen(&running.out());
+        if shown.contains(text) {
+            return;
+        }
+        let is_running = running.is_running() && begun.elapsed() < PATIENCE;
+        assert!(is_running, "the terminal never showed {text:?} (running: {}):\n{shown}", running.is_running());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The second frame keeps the `g` and the `t` of the first one, so the bytes never contain the word.
+#[test]
+fn screen_shows_words_that_arrive_in_pieces() {
+    let bytes = "\x1b[2J\x1b[1;1Hgxxxxatxxx\x1b[1;2Hener\x1b[1;8Hion\x1b[2;1H\x1b[31mred\x1b[0m";
+    assert_eq!(screen(bytes), "generation\nred");
+    assert!(!bytes.contains("generation"));
+    assert_eq!(screen(&format!("{bytes}\x1b[2J\x1b[3;4Hx")).trim(), "x");
+}
+
 #[test]
 fn top_handles_keys_and_restores_the_terminal() {
     let place = place("");
     let Some((mut running, mut keys)) = in_a_terminal("top_handles_keys", &place, "") else { return };
-    eventually("top reports that the ring is missing", || screen(&running.out()).contains("no ring at"));
+    await_screen(&mut running, "no ring at");
     generate(&place.config(), 0..10);
-    eventually("top finds the ring", || screen(&running.out()).contains("generation"));
+    await_screen(&mut running, "generation");
     assert!(running.out().contains(ENTER) && !running.out().contains(LEAVE));
     keys.write_all(b"?").unwrap();
-    eventually("top shows its keys", || screen(&running.out()).contains("columns"));
+    await_screen(&mut running, "columns");
     assert!(running.is_running());
     keys.write_all(b"qq").unwrap();
     let said = running.finish();
@@ -195,10 +219,11 @@ fn top_restores_the_terminal_after_a_signal() {
         let then =
             format!(" </dev/tty & top=$!; while ! [ -e go ]; do sleep 0.02; done; kill -{signal} $top; wait $top");
         let _ = std::fs::remove_file(place.path().join("go"));
-        let Some((running, _keys)) = in_a_terminal("top_restores_the_terminal_after_a_signal", &place, &then) else {
+        let Some((mut running, _keys)) = in_a_terminal("top_restores_the_terminal_after_a_signal", &place, &then)
+        else {
             return;
         };
-        eventually("top shows the ring", || screen(&running.out()).contains("generation"));
+        await_screen(&mut running, "generation");
         std::fs::write(place.path().join("go"), "").unwrap();
         let said = running.finish();
         let (_, after) = said.out.rsplit_once(LEAVE).unwrap();
@@ -224,8 +249,8 @@ fn running_in(dir: &std::path::Path) -> usize {
 fn top_exits_when_its_terminal_closes() {
     let place = place("");
     generate(&place.config(), 0..10);
-    let Some((running, keys)) = in_a_terminal("top_exits_when_its_terminal_closes", &place, "") else { return };
-    eventually("top shows the ring", || screen(&running.out()).contains("generation"));
+    let Some((mut running, keys)) = in_a_terminal("top_exits_when_its_terminal_closes", &place, "") else { return };
+    await_screen(&mut running, "generation");
     assert_eq!(running_in(place.path()), 1);
     drop((running, keys));
     eventually("top exits", || running_in(place.path()) == 0);
