@@ -4,7 +4,8 @@
 #
 #     capi/install.sh PREFIX          for example ~/.local or /opt/ringreel
 #
-# PROFILE=dev builds in less time a library that runs more slowly (default: release).
+# PROFILE=dev builds in less time a library that runs more slowly and is much larger (default: release, without the
+# information for debuggers).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 prefix=${1:?usage: capi/install.sh PREFIX}
@@ -21,6 +22,10 @@ install -D -m 755 "$built/libringreel_c.so" "$prefix/lib/libringreel.so.$version
 ln -sf "libringreel.so.$version" "$prefix/lib/libringreel.so.0"
 ln -sf libringreel.so.0 "$prefix/lib/libringreel.so"
 install -m 644 "$built/libringreel_c.a" "$prefix/lib/libringreel.a"
+if [ "$profile" != dev ]; then
+    "${STRIP:-strip}" --strip-unneeded "$prefix/lib/libringreel.so.$version"
+    "${STRIP:-strip}" --strip-debug "$prefix/lib/libringreel.a"
+fi
 mkdir -p "$prefix/lib/pkgconfig" "$prefix/lib/cmake/ringreel"
 sed -e "s|@PREFIX@|$prefix|" -e "s|@VERSION@|$version|" capi/ringreel.pc.in >"$prefix/lib/pkgconfig/ringreel.pc"
 install -m 644 capi/ringreel-config.cmake "$prefix/lib/cmake/ringreel/ringreel-config.cmake"

@@ -1,6 +1,10 @@
 """The C library, installed as a user would, and the programs of examples/c that use it.
 
-Run with an interpreter that has the Python package, which reads what the programs wrote.
+Run with an interpreter that has the Python package, which reads what the programs wrote. RINGREEL_PREFIX names an
+installed library, such as one of the release profile, to test instead of building one. CFLAGS are passed to the
+compilers:
+
+    CFLAGS='-g -fsanitize=address,undefined -fno-sanitize-recover=all' RINGREEL_PREFIX=~/.local pytest capi/tests
 """
 
 import os
@@ -18,6 +22,7 @@ import ringreel
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 EXAMPLES = ROOT / "examples" / "c"
+CFLAGS = os.environ.get("CFLAGS", "").split()
 SAMPLES = 1000
 # Catches programs that hang.
 SECONDS = 600
@@ -43,6 +48,8 @@ def needs(tool):
 def prefix(tmp_path_factory):
     """Where the library is installed."""
     needs("cc")
+    if installed := os.environ.get("RINGREEL_PREFIX"):
+        return Path(installed).expanduser().absolute()
     prefix = tmp_path_factory.mktemp("prefix")
     run(ROOT / "capi" / "install.sh", prefix, env={**os.environ, "PROFILE": "dev"})
     return prefix
@@ -54,7 +61,7 @@ def flags(prefix):
     needs("pkg-config")
     path = str(prefix / "lib" / "pkgconfig")
     found = run("pkg-config", "--cflags", "--libs", "ringreel", env={**os.environ, "PKG_CONFIG_PATH": path})
-    return [*found.split(), f"-Wl,-rpath,{prefix}/lib"]
+    return [*CFLAGS, *found.split(), f"-Wl,-rpath,{prefix}/lib"]
 
 
 @pytest.fixture
@@ -162,6 +169,20 @@ def test_killed_program_loses_no_finished_sample(flags, here):
         finished = max([finished, *(int(line) for line in process.stdout if line.endswith("\n"))])
     numbers = numbers_after_adoption(here, "C", set(range(finished)))
     assert set(numbers.values()) == {1}
+
+
+def test_sanitizers_find_nothing(flags, here):
+    """No invalid access, undefined behaviour or leak, in the C example and after mistakes of the caller."""
+    sanitizers = ["-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    (here / "empty.c").write_text("int main(void) { return 0; }")
+    if subprocess.run(["cc", *sanitizers, here / "empty.c", "-o", here / "empty"], capture_output=True).returncode != 0:
+        pytest.skip("cc has no sanitizers")
+    warnings = ["-Wall", "-Wextra", "-Werror"]
+    run("cc", *warnings, *sanitizers, EXAMPLES / "generator.c", *flags, "-o", here / "generator")
+    check_program(here / "generator", here, "C")
+    mistakes = ROOT / "capi" / "tests" / "mistakes.c"
+    run("cc", *warnings, *sanitizers, mistakes, *flags, "-lm", "-o", here / "mistakes")
+    assert run(here / "mistakes", "config.yaml", cwd=here) == ""
 
 
 def test_mistakes_have_codes_and_messages(prefix, here):
