@@ -55,8 +55,10 @@ pub fn report(report: &Report, seconds: f64, next: Option<String>) -> Vec<String
         0 => String::new(),
         n => format!("; {n} listed but not readable"),
     };
-    let intact = counted(report.readable, what);
-    out.push(format!("{subject}: {files}, {bytes} checked in {seconds:.1} s: {intact} intact{unlisted}{unreadable}"));
+    let readable = counted(report.readable, what);
+    // RecordIO has no checksums.
+    let how = if report.subject == Looked::Records { "readable" } else { "intact" };
+    out.push(format!("{subject}: {files}, {bytes} checked in {seconds:.1} s: {readable} {how}{unlisted}{unreadable}"));
     let result = match report.subject {
         _ if report.is_damaged() => "DAMAGED",
         Looked::Records => "framing is intact (RecordIO has no checksums, so the contents cannot be verified)",
