@@ -119,6 +119,11 @@ python_parts() {
     fi
     part "code blocks of the documentation" python_tests docs
     part "the C library" python_tests capi/tests
+    if .venv-test/bin/pip install --quiet --disable-pip-version-check --requirement examples/brain/requirements.txt; then
+        part "example of synthetic brains" python_tests examples/brain
+    else
+        skip "example of synthetic brains: pip could not install what it needs"
+    fi
     if has_torch; then
         part "Python tests with PyTorch" torch_tests
     else
