@@ -1,4 +1,4 @@
-"""Runs the example with a small generation, and with ellipsoids in place of the brain, so that nothing is downloaded."""
+"""Runs the example with a small generation, and with ellipsoids in place of the brain: nothing is downloaded."""
 
 import json
 import shutil
