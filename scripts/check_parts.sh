@@ -70,6 +70,10 @@ for script in "part slow lasting" "in_two_lanes slow good"; do
     until [ -s "$dir/script.sleep" ]; do sleep 0.05; done
     kill -TERM $!
     wait $! 2>/dev/null && exit 1
+    if ! tail -n 1 "$dir/log" | grep -q "STOPPED: by signal 15$"; then
+        cat "$dir/log" >&2
+        exit 1
+    fi
     if still_runs; then
         echo "a part survived its script" >&2
         exit 1

@@ -14,6 +14,10 @@ lane=0
 # The process groups that run: those of two lanes, or that of one part.
 running=()
 trap end_of_parts EXIT
+# Otherwise the exit status would not tell that a signal ended the script.
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 143' TERM
 NO_TORCH="/usr/bin/python3 (3.11 or later) has no torch; install Debian's python3-torch"
 
 has_torch() {
@@ -147,6 +151,8 @@ end_of_parts() {
             cat "$tally/output$failed_lane"
         fi
         say "FAILED: $failed"
+    elif [ "$status" -gt 128 ]; then
+        say "STOPPED: by signal $((status - 128))"
     elif [ "$status" != 0 ]; then
         say "FAILED: outside the parts, with exit status $status"
     fi
