@@ -61,7 +61,7 @@ fn of_configuration(fact: &Fact) -> Option<String> {
         },
         Fact::Poll { poll: None, lease } => format!("the default; LEASE_SECONDS is {lease}"),
         Fact::Poll { poll: Some(poll), lease } if *poll > lease / 4.0 => {
-            format!("{poll}, more than a quarter of LEASE_SECONDS, {lease}; the quarter is used instead")
+            format!("{poll} is more than a quarter of LEASE_SECONDS ({lease}); the quarter is used instead")
         }
         Fact::Poll { poll: Some(poll), lease } => format!("{poll}; LEASE_SECONDS is {lease}"),
         Fact::Leases { ours, shortest, longest } if shortest == ours && longest == ours => {
