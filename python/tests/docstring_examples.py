@@ -44,9 +44,9 @@ def source(test):
 def modules(torch):
     """Returns the names of the package's modules that import torch, or of those that do not."""
     names = ["ringreel"]
-    for module in pkgutil.iter_modules(ringreel.__path__, "ringreel."):
-        path = pathlib.Path(ringreel.__path__[0], module.name.removeprefix("ringreel.") + ".py")
-        if path.exists() and path.stem != "__main__":
+    for module in pkgutil.walk_packages(ringreel.__path__, "ringreel."):
+        path = pathlib.Path(ringreel.__path__[0], *module.name.split(".")[1:])
+        if (module.ispkg or path.with_suffix(".py").exists()) and path.name != "__main__":
             names.append(module.name)
     return [name for name in names if ("torch" in name) == torch]
 

@@ -13,6 +13,7 @@ import ringreel
 from ringreel import _ringreel
 
 PACKAGE = pathlib.Path(ringreel.__file__).parent
+SOURCES = sorted([*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.pyi")])
 
 
 def stub_names(body):
@@ -93,9 +94,10 @@ SUBJECTS = {"docstrings", "docstrings_torch", "format_vectors", "missing", "mong
 
 
 def test_names_of_test_files_are_those_of_modules():
-    """Tests of `_x.py` or `x.py` are in `test_x.py`, and tests of one aspect of it in `test_x_<aspect>.py`."""
+    """Tests of `_x.py`, `x.py` or `x/` are in `test_x.py`, and tests of one aspect of it in `test_x_<aspect>.py`."""
     tests = {path.stem.removeprefix("test_") for path in pathlib.Path(__file__).parent.glob("test_*.py")}
     modules = {path.stem.strip("_") for path in PACKAGE.glob("*.py")} - {"init", "main"}
+    modules |= {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
     assert modules <= tests
     of_modules = {name for name in tests if any(f"{name}_".startswith(f"{module}_") for module in modules)}
     assert tests - of_modules == SUBJECTS
@@ -107,11 +109,9 @@ def docstring_lines(node):
     return first.end_lineno - first.lineno + 1 if ast.get_docstring(node) else 0
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.glob("*.py*")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_files_are_short_and_documented(path):
     """At most 500 lines in a file and 60 in a function, docstrings not counted."""
-    if path.suffix == ".pyc" or path.name == "py.typed":
-        return
     tree = ast.parse(path.read_text())
     assert ast.get_docstring(tree)
     documented = [node for node in ast.walk(tree) if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))]

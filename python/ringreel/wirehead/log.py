@@ -1,4 +1,6 @@
-"""Wirehead's logger on a ring: promotions and snapshots, with the names of Wirehead 0.9.3."""
+"""Wirehead's logger on a ring: ``wirehead.log``. Swaps and snapshots have the names of Wirehead 0.9.3."""
+
+from __future__ import annotations
 
 import contextlib
 import dataclasses
@@ -13,6 +15,8 @@ from ringreel import _ringreel
 from ringreel._errors import ConfigError, RingNotFoundError, RingreelError
 from ringreel._log import logger, on_stderr
 from ringreel._ring import Config, Ring
+
+__all__ = ["SwapLog", "WireheadLogger", "WireheadSnapshot"]
 
 #: Number of swaps that are remembered. A ring keeps at least as many manifests.
 _SWAPS = 1024
@@ -201,7 +205,7 @@ class WireheadLogger:
         except RingNotFoundError:
             return []
 
-    def run(self, interval: float | None = None, out: "TextIO | str | os.PathLike[str] | None" = None) -> None:
+    def run(self, interval: float | None = None, out: TextIO | str | os.PathLike[str] | None = None) -> None:
         """Writes a line for each known swap, and for each one that follows, until ``stop`` is called.
 
         Args:
@@ -230,7 +234,7 @@ class WireheadLogger:
 
         self._write(interval, out, lines)
 
-    def run_daemon(self, interval: float | None = None, out: "TextIO | str | os.PathLike[str] | None" = None) -> None:
+    def run_daemon(self, interval: float | None = None, out: TextIO | str | os.PathLike[str] | None = None) -> None:
         """Writes a snapshot as a line at each check, until ``stop`` is called.
 
         Args:
@@ -283,7 +287,7 @@ class WireheadLogger:
     def _write(
         self,
         interval: float | None,
-        out: "TextIO | str | os.PathLike[str] | None",
+        out: TextIO | str | os.PathLike[str] | None,
         lines: Callable[[WireheadSnapshot, list[SwapLog]], list[str]],
     ) -> None:
         """Writes lines until ``stop`` is called. Waits for a ring that is missing or unreachable."""
@@ -321,7 +325,7 @@ def _interval(seconds: float) -> float:
 
 
 @contextlib.contextmanager
-def _opened(out: "TextIO | str | os.PathLike[str] | None") -> Iterator[TextIO]:
+def _opened(out: TextIO | str | os.PathLike[str] | None) -> Iterator[TextIO]:
     if out is None:
         yield sys.stdout
     elif isinstance(out, (str, os.PathLike)):

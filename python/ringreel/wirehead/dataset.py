@@ -1,48 +1,24 @@
-"""Wirehead's interface (https://github.com/neuroneural/wirehead) on a ring.
+"""Wirehead's datasets on a ring: ``wirehead.dataset``."""
 
-A program written for Wirehead runs with only its imports changed, and uses its ``config.yaml`` as it
-is. The ring is the directory ``<DBNAME>.ring`` beside the configuration. With ``MONGOHOST`` the index
-(counter, swap status, leases) is kept in that MongoDB, which has to run; with ``INDEX: files`` no
-MongoDB is needed.
+from __future__ import annotations
 
-Differences from Wirehead: samples keep the element type that they were generated with (values are
-not cast to uint8), a sample is delivered once it is finished, and a dataset raises an exception
-instead of ending the program.
-
-Example:
-    >>> from ringreel.wirehead import MongoheadDataset, WireheadGenerator
-    >>> samples = [(np.full((2, 3), n, np.float32), np.array(n)) for n in range(4)]
-    >>> summary = WireheadGenerator(samples, "config.yaml").run_generator()
-    >>> dataset = MongoheadDataset("config.yaml")
-    >>> sorted(dataset[0])
-    ['input', 'label']
-"""
-
-import contextlib
 import functools
 import operator
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ringreel import _run
 from ringreel._dataset import Dataset
-from ringreel._errors import ConfigError, CoordinationDeniedError, CoordinationUnavailableError
-from ringreel._generator import Summary
+from ringreel._errors import ConfigError
 from ringreel._log import logger, on_stderr
 from ringreel._ring import Config, Ring
 from ringreel._sample import Sample
-from ringreel._wirehead_logger import SwapLog, WireheadLogger, WireheadSnapshot
+from ringreel.wirehead._hints import hint_at_files
 
 __all__ = [
     "MongoTupleheadDataset",
     "MongoheadDataset",
-    "SwapLog",
-    "WireheadGenerator",
-    "WireheadLogger",
-    "WireheadManager",
-    "WireheadSnapshot",
     "quantile_normalize",
     "unit_interval_normalize",
 ]
@@ -91,123 +67,6 @@ def _unchanged(img: Any) -> Any:
     return img
 
 
-class WireheadManager:
-    """The manager of a ring.
-
-    Args:
-        config_path (str | os.PathLike | Mapping): Path of the configuration, or a dict. Default
-            ``"config.yaml"``.
-
-    Attributes:
-        ring (Ring): The ring.
-
-    Raises:
-        ConfigError: The configuration cannot be used.
-
-    Example:
-        >>> from ringreel.wirehead import WireheadManager
-        >>> WireheadManager("config.yaml").ring
-        <ringreel.Ring .../demo.ring>
-    """
-
-    def __init__(self, config_path: Config = "config.yaml") -> None:
-        self.ring = Ring(config_path)
-
-    def run_manager(self) -> None:
-        """Runs until SIGINT or SIGTERM. See ``ringreel.run_manager``.
-
-        Raises:
-            CoordinationUnavailableError: The server that keeps the index does not answer.
-            CoordinationDeniedError: The server that keeps the index refuses this user.
-
-        Example:
-            >>> import signal, threading
-            >>> from ringreel.wirehead import WireheadManager
-            >>> threading.Timer(1, signal.raise_signal, [signal.SIGINT]).start()    # as Ctrl-C does
-            >>> WireheadManager("config.yaml").run_manager()
-        """
-        with _hint_at_files():
-            _run.run_manager(self.ring)
-
-
-class WireheadGenerator:
-    """A generator of a ring, which writes the samples that an iterable yields.
-
-    Args:
-        generator (Iterable): The samples: tuples of arrays in the order of ``SAMPLE``, or what
-            ``ringreel.Generator.write`` accepts.
-        config_path (str | os.PathLike | Mapping): Path of the configuration, or a dict. Default
-            ``"config.yaml"``.
-        n_samples (int | None): Number of samples at most. None (the default) writes all.
-
-    Attributes:
-        ring (Ring): The ring.
-        generator (Iterable): The samples.
-        n_samples (int | None): Number of samples at most.
-
-    Raises:
-        ConfigError: The configuration cannot be used.
-
-    Example:
-        >>> from ringreel.wirehead import WireheadGenerator
-        >>> def samples():
-        ...     while True:
-        ...         yield np.zeros((2, 3), np.float32), np.zeros((2, 3), np.uint8)
-        >>> WireheadGenerator(samples(), "config.yaml", n_samples=3).run_generator().finished
-        3
-    """
-
-    def __init__(
-        self, generator: Iterable[Any], config_path: Config = "config.yaml", n_samples: int | None = None
-    ) -> None:
-        self.ring = Ring(config_path)
-        self.generator = generator
-        self.n_samples = n_samples
-
-    def run_generator(self) -> Summary:
-        """Runs until the generator ends, or until SIGINT or SIGTERM. See ``ringreel.run_generator``.
-
-        Returns:
-            Summary: The counts of the generator.
-
-        Raises:
-            CoordinationUnavailableError: The server that keeps the index does not answer.
-            CoordinationDeniedError: The server that keeps the index refuses this user.
-
-        Example:
-            >>> from ringreel.wirehead import WireheadGenerator
-            >>> summary = WireheadGenerator([(np.zeros(3), 0)] * 2, "config.yaml").run_generator()
-            >>> summary.finished
-            2
-        """
-        return self._run(self.generator)
-
-    def run(self, verbose: bool = False) -> Summary:
-        """Runs as ``run_generator`` does.
-
-        Args:
-            verbose (bool): Whether to log a line per sample. Default False.
-
-        Returns:
-            Summary: The counts of the generator.
-
-        Example:
-            >>> from ringreel.wirehead import WireheadGenerator
-            >>> WireheadGenerator([(np.zeros(3), 0)] * 2, "config.yaml").run(verbose=True).finished
-            2
-        """
-        return self._run(self._told() if verbose else self.generator)
-
-    def _run(self, samples: Iterable[Any]) -> Summary:
-        with _hint_at_files():
-            return _run.run_generator(samples, self.ring, self.n_samples)
-
-    def _told(self) -> Iterable[Any]:
-        for number, sample in enumerate(self.generator):
-            logger.info("sample %d", number)
-            yield sample
-
-
 class MongoheadDataset:
     """The samples of the newest generation, as dicts of "input" and "label".
 
@@ -253,7 +112,7 @@ class MongoheadDataset:
         self,
         config_path: Config = "",
         timeout: float | None = 60,
-        collection: "Ring | Config | None" = None,
+        collection: Ring | Config | None = None,
         sample: tuple[str, ...] = ("data", "label"),
         transform: Callable[[Any], Any] | None = None,
         normalize: Callable[[Any], Any] = _unchanged,
@@ -267,7 +126,7 @@ class MongoheadDataset:
         self.id = id
         ring = Ring(config_path) if config_path != "" else _ring_of(collection)
         self.sample = tuple(sample) if config_path == "" else tuple(ring.sample or ())
-        with on_stderr(), _hint_at_files():
+        with on_stderr(), hint_at_files():
             ring._tell_notes()
             self._dataset = Dataset(ring._config, timeout)
             self._length = len(self._dataset)
@@ -372,16 +231,6 @@ class MongoTupleheadDataset(MongoheadDataset):
         """
         indices = self._indices(batch)
         return self._pair(indices) if isinstance(indices, int) else [self._pair(index) for index in indices]
-
-
-@contextlib.contextmanager
-def _hint_at_files() -> Iterator[None]:
-    """Adds to an error of the index's server how to run without a server."""
-    try:
-        yield
-    except (CoordinationUnavailableError, CoordinationDeniedError) as error:
-        hint = "to run without a server, put INDEX: files into the configuration of all processes"
-        raise type(error)(f"{error}; {hint}") from error
 
 
 def _ring_of(collection: Any) -> Ring:
