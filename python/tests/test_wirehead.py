@@ -5,7 +5,6 @@ import pickle
 import signal
 import socket
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -83,10 +82,10 @@ def run_the_tutorial(tmp_path, script, config):
     """Manager, generator and loader are separate processes. The loader gets exactly the generated floats."""
     (tmp_path / "config.yaml").write_text(config)
     manager, loader = script(MANAGER), script(LOADER)
-    time.sleep(0.5)
+    loader.wait_for("waiting for")
     generator = script(GENERATOR)
     assert loader.end(seconds=60) == 0, loader.said
-    assert "loaded 10" in loader.said and "waiting for" in loader.said and "data is ready" in loader.said
+    assert "loaded 10" in loader.said and "data is ready" in loader.said
     assert generator.end(signal.SIGINT) == 0 and manager.end(signal.SIGINT) == 0, generator.said + manager.said
     assert "swap: generation 1 is readable" in manager.said
     with np.load(tmp_path / "loaded.npz") as loaded:
