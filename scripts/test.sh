@@ -59,7 +59,7 @@ torch_tests() {
     .venv-torch/bin/python -m pytest --quiet python/tests/test_torch*.py python/tests/test_*_torch.py \
         python/tests/test_sample.py python/tests/test_sample_dlpack.py python/tests/test_convert.py \
         python/tests/test_dtypes.py python/tests/test_dataset.py python/tests/test_stream_basics.py \
-        python/tests/test_docstrings.py python/tests/test_wirehead.py python/tests/test_package.py
+        python/tests/test_docstrings.py python/tests/test_wirehead*.py python/tests/test_package.py
 }
 
 # Tools for fault injection in some tests. A test without its tool reports that it is skipped.

@@ -182,7 +182,7 @@ def test_samples_are_private_and_writable(made):
 
 
 def test_samples_are_numpy_arrays_without_torch(made, monkeypatch):
-    monkeypatch.setattr(ringreel.wirehead.dataset, "_has_torch", lambda: False)
+    monkeypatch.setattr(ringreel.wirehead.dataset, "_HAS_TORCH", False)
     sample = MongoheadDataset(made())[1]
     assert type(sample["input"]) is np.ndarray and sample["input"].dtype == np.float32
     assert type(sample["label"]) is np.ndarray and sample["label"].flags.writeable

@@ -5,6 +5,9 @@ is. The ring is the directory ``<DBNAME>.ring`` beside the configuration. With `
 (counter, swap status, leases) is kept in that MongoDB, which has to run; with ``INDEX: files`` no
 MongoDB is needed.
 
+The submodules ``dataset``, ``generator`` and ``log`` are named as Wirehead's, and so is ``manager`` of its
+earlier versions. Only ``dataset`` imports torch, if it is installed.
+
 Differences from Wirehead: samples keep the element type that they were generated with (values are
 not cast to uint8), a sample is delivered once it is finished, and a dataset raises an exception
 instead of ending the program.
@@ -46,7 +49,8 @@ __all__ = [
     "unit_interval_normalize",
 ]
 
-# Each name is imported from its submodule when it is first used.
+# Each name is imported from its submodule when it is first used: the datasets import torch if it is installed, and
+# generators and managers do not need it.
 _SUBMODULE_OF = {
     "MongoTupleheadDataset": "dataset",
     "MongoheadDataset": "dataset",

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +21,21 @@ __all__ = [
     "quantile_normalize",
     "unit_interval_normalize",
 ]
+
+if TYPE_CHECKING:  # so that mypy sees the same class with torch and without it
+
+    class _MapStyle:
+        pass
+else:
+    # As in Wirehead, so that isinstance checks of Lightning, MONAI and others hold. A class cannot get another base
+    # after its creation, so this module imports torch if it is installed, which takes 3 s and 200 MB with torch 1.13.
+    # A dataset needs torch anyway, for its tensors. Generators and managers do not, and do not import this module.
+    try:
+        from torch.utils.data import Dataset as _MapStyle
+    except ImportError:
+        _MapStyle = object
+
+_HAS_TORCH = _MapStyle is not object
 
 
 def unit_interval_normalize(img: Any) -> Any:
@@ -67,7 +81,7 @@ def _unchanged(img: Any) -> Any:
     return img
 
 
-class MongoheadDataset:
+class MongoheadDataset(_MapStyle):
     """The samples of the newest generation, as dicts of "input" and "label".
 
     ``ds[0]["input"]`` is one input; ``ds[[0, 3]][3]["label"]`` is one label of two samples.
@@ -77,6 +91,8 @@ class MongoheadDataset:
 
     Inputs are float32. Labels have the element type that was generated. Both are torch tensors if torch
     is installed, and otherwise NumPy arrays. In both cases they are writable and private to the caller.
+
+    With torch the class is a ``torch.utils.data.Dataset``.
 
     Args:
         config_path (str | os.PathLike | Mapping): Path of the configuration, or a dict. The first two
@@ -201,7 +217,7 @@ class MongoheadDataset:
         return self.normalize(_float32(data)), label
 
     def _value(self, sample: Sample, name: str) -> Any:
-        value = sample.torch(name)[name] if _has_torch() else _own_array(sample, name)
+        value = sample.torch(name)[name] if _HAS_TORCH else _own_array(sample, name)
         return value if self.transform is None else self.transform(value)
 
 
@@ -242,15 +258,6 @@ def _ring_of(collection: Any) -> Ring:
         if type(collection).__module__.split(".")[0] == "pymongo":
             raise ConfigError("a MongoDB collection is not a ring: pass config_path instead of collection") from error
         raise
-
-
-@functools.cache
-def _has_torch() -> bool:
-    try:
-        import torch  # noqa: F401
-    except ImportError:
-        return False
-    return True
 
 
 def _own_array(sample: Sample, name: str) -> Any:
