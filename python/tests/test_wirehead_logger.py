@@ -1,9 +1,11 @@
 """Wirehead's logger: its fields and their values. Reading them changes nothing in the ring."""
 
 import io
-import itertools
 import json
 import multiprocessing
+import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -80,7 +82,8 @@ def test_history_is_all_swaps_with_their_durations(config):
     assert [swap.swap_count for swap in history] == list(range(1, 13))
     assert all(isinstance(swap, SwapLog) and list(dict(swap)) == SWAP and swap.db_name == "brains" for swap in history)
     assert history[0].prev_swap_timestamp is None and history[0].swap_duration is None
-    for before, swap in itertools.pairwise(history):
+    for swap in history[1:]:
+        before = history[swap.swap_count - 2]
         assert swap.prev_swap_timestamp == before.swap_timestamp
         assert swap.swap_duration == pytest.approx(swap.swap_timestamp - before.swap_timestamp, abs=1e-3)
     assert log.history() == history, "asked again, nothing comes twice"
@@ -143,3 +146,50 @@ def test_live_view_needs_a_terminal(config, capfd):
     assert "ringreel metrics" in capfd.readouterr().err
     with pytest.raises(ringreel.ConfigError, match="file"):
         WireheadLogger({"RING": "x.ring"}).run_tui()
+
+
+COMMAND = [sys.executable, "-m", "ringreel.wirehead"]
+
+
+@pytest.mark.parametrize("module", ["ringreel.wirehead", "ringreel.wirehead.log"])
+def test_command_prints_the_swaps(config, module):
+    command = [sys.executable, "-m", module, str(config)]
+    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == "No swaps recorded yet.\n"
+    generate(config, 8)
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert [json.loads(line)["swap_count"] for line in done.stdout.splitlines()] == [1, 2] and done.stderr == ""
+
+
+def test_command_prints_snapshots_until_it_is_interrupted(config):
+    generate(config, 4)
+    command = [*COMMAND, str(config), "--daemon", "--poll-interval", "0.02"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        lines = [json.loads(process.stdout.readline()) for _ in range(2)]
+        process.send_signal(signal.SIGINT)
+        process.stdout.read()
+        assert process.stderr.read() == "" and process.wait() == 130
+    assert [list(line) for line in lines] == [SNAPSHOT] * 2
+
+
+def test_command_ends_with_the_reader_of_its_output(config):
+    generate(config, 4)
+    command = [*COMMAND, str(config), "--daemon", "--poll-interval", "0.02"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == "" and process.wait() == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["no.yaml"], 1, "error: no.yaml: cannot read"),
+        (["--tui"], 1, "error: the live view could not be shown: it needs a terminal"),
+        (["--poll-interval", "0"], 1, "error: poll interval: expected more than 0"),
+        (["--logger"], 2, "unrecognized arguments: --logger"),
+    ],
+)
+def test_command_reports_errors(config, arguments, status, message):
+    given = arguments if arguments[0] == "no.yaml" else [str(config), *arguments]
+    done = subprocess.run([*COMMAND, *given], capture_output=True, text=True, cwd=config.parent)
+    assert done.returncode == status and message in done.stderr and "Traceback" not in done.stderr

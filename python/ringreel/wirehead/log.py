@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import dataclasses
 import json
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
 from ringreel import _ringreel
@@ -333,3 +334,57 @@ def _opened(out: TextIO | str | os.PathLike[str] | None) -> Iterator[TextIO]:
             yield file
     else:
         yield out
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs Wirehead's command ``wirehead``, which is ``python -m ringreel.wirehead`` here.
+
+    Args:
+        arguments (Sequence[str] | None): The arguments. None (the default) takes them from ``sys.argv``.
+
+    Returns:
+        int: The exit status: 0, 1 after an error, 130 after Ctrl-C.
+
+    Example:
+        >>> from ringreel.wirehead.log import main
+        >>> main(["config.yaml"])
+        {"swap_timestamp": ..., "swap_count": 1, "db_name": "demo"}
+        0
+    """
+    parser = argparse.ArgumentParser(
+        prog="python -m ringreel.wirehead",
+        description="Print the swaps of a ring as lines of JSON, as the command wirehead does.",
+        epilog="The commands ringreel status, ringreel metrics and ringreel top show more.",
+    )
+    parser.add_argument("config", help="path of the configuration")
+    parser.add_argument("--daemon", action="store_true", help="print a snapshot of the ring at each poll, until Ctrl-C")
+    parser.add_argument("--tui", action="store_true", help="show a live view, as ringreel top does")
+    parser.add_argument(
+        "--poll-interval", type=float, default=2.0, metavar="SECONDS", help="seconds between two polls (default: 2.0)"
+    )
+    given = parser.parse_args(arguments)
+    try:
+        _print(WireheadLogger(given.config, given.poll_interval), given.tui, given.daemon)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # the reader of the output, such as head, has ended
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (RingreelError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _print(log: WireheadLogger, tui: bool, daemon: bool) -> None:
+    if tui:
+        log.run_tui()
+    elif daemon:
+        log.run_daemon()
+    else:
+        print("\n".join(map(str, log.history())) or "No swaps recorded yet.")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
