@@ -1,5 +1,6 @@
 """Wirehead's programs with only their import changed, without a server; `test_mongodb.py` has one."""
 
+import io
 import os
 import pickle
 import signal
@@ -205,6 +206,19 @@ def test_transform_and_normalize_are_applied(made):
         done = normalize(value)
         low, high = (0, 100) if normalize is ringreel.wirehead.unit_interval_normalize else (1, 99)
         assert abs(done[low]) < 1e-6 and abs(done[high] - 1) < 1e-6
+
+
+def test_binary_to_tensor_loads_bytes_only(made, config):
+    torch = pytest.importorskip("torch", reason="torch is not installed: binary_to_tensor is NOT tested")
+    load = ringreel.wirehead.binary_to_tensor
+    assert MongoheadDataset(made(), transform=load)[2]["input"].tolist() == [2] * 3
+    saved = [io.BytesIO(), io.BytesIO()]
+    for value, file in enumerate(saved):
+        torch.save(torch.full((2,), value, dtype=torch.uint8), file)
+    keys = config(SAMPLE=["data", "label"], RING=config()["RING"] + "-of-bytes")
+    add(ringreel.Ring(keys), [tuple(file.getvalue() for file in saved)])
+    data, label = MongoTupleheadDataset(keys, transform=load)[0]
+    assert (data.tolist(), label.tolist()) == ([0, 0], [1, 1]) and label.dtype == torch.uint8
 
 
 def test_dataset_switches_to_the_newest_generation(made):

@@ -24,6 +24,7 @@ NAMES = {
     "dataset": [
         "MongoheadDataset",
         "MongoTupleheadDataset",
+        "binary_to_tensor",
         "quantile_normalize",
         "unit_interval_normalize",
     ],

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ringreel.wirehead.dataset import (
         MongoheadDataset,
         MongoTupleheadDataset,
+        binary_to_tensor,
         quantile_normalize,
         unit_interval_normalize,
     )
@@ -45,6 +46,7 @@ __all__ = [
     "WireheadLogger",
     "WireheadManager",
     "WireheadSnapshot",
+    "binary_to_tensor",
     "quantile_normalize",
     "unit_interval_normalize",
 ]
@@ -59,6 +61,7 @@ _SUBMODULE_OF = {
     "WireheadLogger": "log",
     "WireheadManager": "manager",
     "WireheadSnapshot": "log",
+    "binary_to_tensor": "dataset",
     "quantile_normalize": "dataset",
     "unit_interval_normalize": "dataset",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from ringreel.wirehead._hints import hint_at_files
 __all__ = [
     "MongoTupleheadDataset",
     "MongoheadDataset",
+    "binary_to_tensor",
     "quantile_normalize",
     "unit_interval_normalize",
 ]
@@ -75,6 +77,31 @@ def quantile_normalize(img: Any, qmin: float = 0.01, qmax: float = 0.99) -> Any:
     quantile = img.quantile if hasattr(img, "quantile") else lambda q: np.quantile(img, q)
     low, high = quantile(qmin), quantile(qmax)
     return (img - low) / (high - low)
+
+
+def binary_to_tensor(tensor_binary: Any) -> Any:
+    """Returns a part of a sample as a tensor: Wirehead's default ``transform``, for transforms that call it.
+
+    A dataset reads tensors, so a tensor (an array without torch) is returned as it is. Only bytes, which a generator
+    stored as ``torch.save`` makes them, are loaded.
+
+    Args:
+        tensor_binary (torch.Tensor | numpy.ndarray | bytes): The part as it was read.
+
+    Returns:
+        torch.Tensor | numpy.ndarray: The tensor.
+
+    Example:
+        >>> from ringreel.wirehead import MongoheadDataset, binary_to_tensor
+        >>> dataset = MongoheadDataset("config.yaml", transform=lambda part: binary_to_tensor(part) * 2)
+        >>> float(dataset[3]["input"][0, 0])
+        6.0
+    """
+    if not isinstance(tensor_binary, (bytes, bytearray, memoryview)):
+        return tensor_binary
+    import torch
+
+    return torch.load(io.BytesIO(tensor_binary), weights_only=True)
 
 
 def _unchanged(img: Any) -> Any:
