@@ -167,6 +167,29 @@ def test_collection_of_another_ring_is_refused_with_advice(config, database, tmp
             use()
 
 
+def test_collection_of_pymongo_names_the_ring(config, database, tmp_path):
+    keys = config(SAMPLE=["data", "label"], KEEP=0, **database.keys)
+    ring = ringreel.Ring(keys)
+    with database.open() as found:
+        with pytest.raises(ringreel.ConfigError, match="has the index of no ring that has a generation: pass config_p"):
+            MongoheadDataset(collection=found["read"])
+        add(ring, pairs(4), promote=True)
+        dataset = MongoheadDataset(collection=found["read"])
+        swapped = MongoheadDataset(collection=found["read"], sample=("label", "data"))
+        assert (int(dataset[3]["input"][0]), int(swapped[3]["input"][0]), len(dataset)) == (3, -3, 4)
+        add(ring, pairs(4, start=10))
+        assert int(pickle.loads(pickle.dumps(dataset))[3]["input"][0]) == int(dataset[3]["input"][0]) == 13
+        assert dataset.missing == []
+        found.status.update_one({"_id": "counter.swap"}, {"$set": {"path": "/no/such.ring"}})
+        with pytest.raises(ringreel.ConfigError, match="ring /no/such.ring, which does not exist on this machine"):
+            MongoheadDataset(collection=found["read"])
+        second = config(RING=str(tmp_path / "second"), COUNTER_COLLECTION="b", SAMPLE=["data", "label"])
+        add(ringreel.Ring({**second, **database.keys}), pairs(4))
+        with pytest.raises(ringreel.ConfigError, match="the index of 2 rings .*ring, .*second.: pass config_path"):
+            MongoheadDataset(collection=found["read"])
+    assert not (pathlib.Path(ring.path) / "index" / "members").exists()
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_workers_read_and_write_independently(wireheads, method):
     path = wireheads(QUICK)

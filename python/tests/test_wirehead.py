@@ -280,9 +280,8 @@ def test_missing_configuration_file_is_an_error(kind, tmp_path):
 def test_missing_config_path_is_an_error_that_says_what_to_pass():
     with pytest.raises(ringreel.ConfigError, match="pass config_path"):
         MongoheadDataset()
-    collection = type("Collection", (), {"__module__": "pymongo.collection"})()
-    with pytest.raises(ringreel.ConfigError, match="a MongoDB collection is not a ring"):
-        MongoheadDataset(collection=collection)
+    with pytest.raises(ringreel.ConfigError, match="expected a path or a dict, found int"):
+        MongoheadDataset(collection=5)
 
 
 def test_a_dataset_can_be_pickled(made):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import operator
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -125,8 +126,10 @@ class MongoheadDataset(_MapStyle):
         config_path (str | os.PathLike | Mapping): Path of the configuration, or a dict. The first two
             parts of its ``SAMPLE`` are the input and the label.
         timeout (float | None): Seconds to wait for data. Default 60.
-        collection (Ring | str | os.PathLike | Mapping | None): The ring, or its configuration, if
-            ``config_path`` is not given.
+        collection (Ring | str | os.PathLike | Mapping | pymongo.collection.Collection | None): The ring, or its
+            configuration, if ``config_path`` is not given; or any collection of the database that has the ring's
+            index. The database names the directory of the ring, which has to be visible here under the same path,
+            and to have a generation.
         sample (tuple[str, ...]): Names of the input and the label, used with ``collection``. Default
             ``("data", "label")``.
         transform (Callable | None): Applied to the input and to the label, as they were read. Default
@@ -279,12 +282,27 @@ class MongoTupleheadDataset(MongoheadDataset):
 def _ring_of(collection: Any) -> Ring:
     if collection is None:
         raise ConfigError("no configuration was given: pass config_path, the path of the configuration")
-    try:
-        return Ring._of(collection)
-    except ConfigError as error:
-        if type(collection).__module__.split(".")[0] == "pymongo":
-            raise ConfigError("a MongoDB collection is not a ring: pass config_path instead of collection") from error
-        raise
+    if type(collection).__module__.split(".")[0] == "pymongo":
+        # By index, samples are read without the coordination index. KEEP is not recorded in the ring.
+        return Ring({"RING": _path_in(collection.database), "INDEX": "files", "KEEP": 0})
+    return Ring._of(collection)
+
+
+def _path_in(database: Any) -> str:
+    """Returns the path of the ring whose index is in this database of pymongo, as its swap status names it.
+
+    Raises:
+        ConfigError: The database has the index of no ring with a generation, or those of several rings, or the ring's
+            directory does not exist here.
+    """
+    paths = sorted(swap["path"] for swap in database["status"].find({"path": {"$exists": True}, "swapped": True}))
+    if len(paths) == 1 and os.path.isdir(paths[0]):
+        return str(paths[0])
+    if len(paths) == 1:
+        found = f"of the ring {paths[0]}, which does not exist on this machine"
+    else:
+        found = f"of {len(paths)} rings ({', '.join(paths)})" if paths else "of no ring that has a generation"
+    raise ConfigError(f"collection: database {database.name} has the index {found}: pass config_path instead")
 
 
 def _own_array(sample: Sample, name: str) -> Any:
