@@ -20,7 +20,8 @@ pub fn run(common: &Common) -> anyhow::Result<i32> {
                 "time": swap.unix_ms as f64 / 1e3,
                 "samples": swap.samples,
                 "generated": swap.generated,
-                "deleted": swap.deleted,
+                "removed_generations": swap.removed_generations,
+                "removed_samples": swap.removed_samples,
                 "samples_per_second": swap.per_second,
                 "swap_ms": swap.swap_ms,
             }));

@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 import pytest
-from conftest import managed, numbered, numbers, until
+from conftest import add, managed, numbered, numbers, until
 
 import ringreel
 
@@ -208,6 +208,16 @@ def test_swaps_are_logged_once_a_minute_and_counted_at_the_end(config, caplog):
     assert [(record.name, record.levelname) for record in swaps] == [("ringreel", "INFO")]
     assert "the manager stopped after 2 swaps" in caplog.text
     assert "4 samples are finished and safe in" in caplog.text
+
+
+def test_swap_log_names_the_removed_generation(config, caplog):
+    keys = config(SWAP_CAP=2, LEASE_SECONDS=30, KEEP=0)
+    add(ringreel.Ring(keys), numbered(2))
+    with managed(keys, caplog):
+        ringreel.run_generator(numbered(2), keys)
+        until(lambda: ringreel.Ring(keys).status()["swaps"] == 2)
+    [swap] = [text for text in caplog.messages if text.startswith("swap: generation 2 is readable: ")]
+    assert swap.endswith("; removed 1 old generation (2 samples), which KEEP no longer covers")
 
 
 def test_log_has_no_messages_below_info(config, caplog):

@@ -182,13 +182,13 @@ impl Manager {
             self.problem(&error);
         }
         self.schedule.note_recovery(self.ring.settings.lease);
-        let deleted = round.reclaimed.map_or(0, |reclaimed| reclaimed.samples);
+        let reclaimed = round.reclaimed.unwrap_or_default();
         let promotion = round.promoted.and_then(Promoted::done);
-        Ok(promotion.map(|promotion| self.report(&promotion, deleted)))
+        Ok(promotion.map(|promotion| self.report(&promotion, reclaimed)))
     }
 
-    fn report(&mut self, promotion: &Promotion, deleted: u64) -> Swap {
-        let swap = self.swaps.record(promotion, deleted);
+    fn report(&mut self, promotion: &Promotion, reclaimed: Reclaimed) -> Swap {
+        let swap = self.swaps.record(promotion, reclaimed);
         let summary = &promotion.manifest.summary;
         self.heartbeat.report(|report| (report.samples, report.bytes) = (summary.total_samples, summary.total_bytes));
         self.last_problem = None;
