@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
 import traceback
 
@@ -456,6 +457,20 @@ def restartable():
     servers = [mongo_server.JavaServer(mongo_server.free_port())]
     yield servers
     servers[-1].end()
+
+
+def test_dataset_that_waits_for_a_ring_notices_a_lost_server(config, restartable, caplog):
+    keys = config(SAMPLE=["data", "label"], **mongo_server.Database(restartable[-1].uri).keys)
+    caplog.set_level("INFO", "ringreel")
+    lengths = []
+    waits = threading.Thread(target=lambda: lengths.append(len(MongoheadDataset(keys))), daemon=True)
+    waits.start()
+    until(lambda: "no generator or manager has started yet" in caplog.text)
+    restartable[-1].end()
+    until(lambda: f"MongoDB at 127.0.0.1:{keys['PORT']}" in caplog.text)
+    add(ringreel.Ring({**keys, "INDEX": "files"}), pairs(4))
+    waits.join(60)
+    assert lengths == [4]
 
 
 def test_ring_continues_without_its_server_and_uses_the_next_one(config, restartable, caplog):

@@ -322,11 +322,26 @@ def test_error_of_a_missing_server_says_how_to_run_without(config):
             run()
 
 
-def test_dataset_without_a_ring_names_a_missing_server(config):
-    """Without a server no generator can create the ring, so the error names the server."""
-    keys = config(**WITHOUT_SERVER, PORT=a_port_without_server())
-    for wait in (lambda: MongoheadDataset(keys, timeout=0.1), lambda: next(ringreel.Ring(keys).stream(timeout=0.1))):
+@pytest.mark.parametrize("begun", [False, True], ids=["no ring", "no generation"])
+def test_dataset_that_waits_names_a_missing_server(config, caplog, begun):
+    """Without a server no generator can create the ring, so the messages name the server, and no generator."""
+    caplog.set_level("INFO", "ringreel")
+    keys, port = config(SAMPLE=["data", "label"]), a_port_without_server()
+    if begun:
+        add(ringreel.Ring({**keys, "INDEX": "files"}), [(1, 2)], promote=False)
+    keys |= {"MONGOURI": f"mongodb://me:s3cr3tWord@127.0.0.1:{port}/admin", "DBNAME": "test"}
+    # In 4 s the server is tried again, which must not replace the cause by a worse one.
+    for timeout, wait in (
+        (0.1, lambda: next(ringreel.Ring(keys).stream(timeout=0.1))),
+        (4, lambda: MongoheadDataset(keys, timeout=4)),
+    ):
+        caplog.clear()
         with pytest.raises(TimeoutError) as raised:
             wait()
-        assert f"MongoDB at 127.0.0.1:{keys['PORT']}" in str(raised.value)
-        assert "no generator" not in str(raised.value) and "INDEX: files" in str(raised.value)
+        waits = [record.getMessage() for record in caplog.records if record.getMessage().startswith("waiting for")]
+        for message in (str(raised.value), *waits):
+            assert f"MongoDB at 127.0.0.1:{port}" in message and "nothing listens at" in message
+            assert "no generator" not in message and begun == ("1 of 4 samples are written" in message)
+            assert begun or "with INDEX: files, no server is needed" in message
+        assert waits and str(raised.value).startswith(f"timed out after {timeout}")
+        assert "s3cr3tWord" not in caplog.text + str(raised.value)

@@ -74,7 +74,8 @@ impl Backend {
         }
     }
 
-    /// Returns which server does not answer and why, or `None` if the server answers.
+    /// Returns which server does not answer and why, or `None` if the server answers. Sends the server a request
+    /// unless it is known not to answer.
     pub fn silence(&self) -> Option<String> {
         match self {
             Backend::Files => None,

@@ -53,6 +53,9 @@ use verified::{Ordinals, Verified};
 /// Most segments that a reader holds open.
 pub const OPEN_SEGMENTS: usize = 128;
 
+/// Interval between two polls of a ring that is not open yet, without POLL_SECONDS.
+const DEFAULT_POLL: Duration = Duration::from_millis(200);
+
 /// One part of a sample.
 #[derive(Clone, Debug)]
 pub struct ReadPart {
@@ -211,7 +214,7 @@ impl Reader {
         stop: &dyn Fn() -> bool,
         tell: &mut dyn FnMut(&str),
     ) -> Result<Reader> {
-        let poll = config.poll.unwrap_or(Duration::from_millis(200));
+        let poll = config.poll.unwrap_or(DEFAULT_POLL);
         let mut wait = Retry::new(timeout, poll, config.lease);
         let reader = Reader::wait_for_ring(config, &mut wait, stop, tell)?;
         let mut wait = wait.watch(&reader.ring.layout.manifests());
@@ -253,7 +256,7 @@ impl Reader {
         stop: &dyn Fn() -> bool,
         tell: &mut dyn FnMut(&str),
     ) -> Result<(Reader, Vec<Positions>)> {
-        let poll = config.poll.unwrap_or(Duration::from_millis(200));
+        let poll = config.poll.unwrap_or(DEFAULT_POLL);
         let mut wait = Retry::new(timeout, poll, config.lease);
         let reader = Reader::wait_for_ring(config, &mut wait, stop, tell)?;
         let mut wait = wait.watch(&reader.ring.layout.manifests());
@@ -293,17 +296,19 @@ impl Reader {
         stop: &dyn Fn() -> bool,
         tell: &mut dyn FnMut(&str),
     ) -> Result<Reader> {
-        let mut server = None;
+        let poll = config.poll.unwrap_or(DEFAULT_POLL);
+        let (mut server, mut described) = (None, Described::default());
         loop {
             match Reader::open(config) {
                 Err(Error::RingNotFound { path }) => {
                     // If the index's server is unreachable, no generator can create the ring.
                     let opened =
                         server.take().map_or_else(|| Backend::connect(&config.index, IfUnreachable::Continue), Ok)?;
-                    let why = match server.insert(opened).silence() {
+                    let opened = &*server.insert(opened);
+                    let why = described.text(poll, || match opened.silence() {
                         Some(silence) => format!("{silence}; with INDEX: files, no server is needed"),
                         None => "no generator or manager has started yet".to_owned(),
-                    };
+                    });
                     wait.more(&format!("a ring at {} ({why})", path.display()), stop, tell)?;
                 }
                 Err(error) => wait.unless_wrong(error, stop, tell)?,

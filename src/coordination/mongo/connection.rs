@@ -12,6 +12,7 @@ use crate::config::MongoPlace;
 use crate::coordination::{Claim, IfUnreachable};
 use crate::error::{Error, Result};
 use mongodb::Database;
+use mongodb::bson::doc;
 use std::future::Future;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -65,12 +66,14 @@ impl Connection {
         &self.shown
     }
 
-    /// Returns which server does not answer and why, or `None` if the server answers. A background
-    /// task tries to reconnect meanwhile.
+    /// Returns which server does not answer and why, or `None` if the server answers a ping. While the server is
+    /// known not to answer, no ping is sent; a background task tries to reconnect.
     pub fn silence(&self) -> Option<String> {
-        let here = self.here().ok()?;
-        let away = here.away.load(Ordering::Acquire);
-        away.then(|| self.error(MongoFailure::Away(here.log().why.clone())).to_string())
+        let pinged = self.call(|collections| async move {
+            let database = collections.status.client().database(&collections.status.namespace().db);
+            database.run_command(doc! { "ping": 1 }).await
+        });
+        pinged.err().map(|error| error.to_string())
     }
 
     /// Sets the ring that the store belongs to, and claims the place for it. A server that does not

@@ -83,6 +83,16 @@ pub fn of_error(error: &Error) -> MongoFailure {
     }
 }
 
+/// Describes why a server cannot be reached again: as at the first connection if no host accepts connections, which
+/// says what to check, and otherwise as the driver does.
+pub async fn of_reconnect(error: &Error, hosts: &[ServerAddress]) -> String {
+    let mut failure = of_error(error);
+    if let MongoFailure::Away(_) = failure {
+        failure = knock_at_all(hosts).await.err().unwrap_or(failure);
+    }
+    failure.words().to_owned()
+}
+
 /// Returns whether host names could not be resolved.
 pub fn is_of_names(error: &Error) -> bool {
     matches!(&*error.kind, ErrorKind::DnsResolve { .. })

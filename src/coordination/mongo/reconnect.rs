@@ -6,6 +6,8 @@ use super::process::{LIMIT, ProcessState};
 use crate::config::MongoPlace;
 use crate::fs::poll::jittered;
 use mongodb::Client;
+use mongodb::error::Error;
+use mongodb::options::ServerAddress;
 use std::sync::atomic::Ordering;
 use std::sync::{PoisonError, Weak};
 use std::time::Duration;
@@ -35,6 +37,7 @@ impl Reconnect {
                 Some(Ok(client)) => client.database(&self.place.database),
                 _ => state.database(),
             };
+            let hosts = state.options.hosts.clone();
             drop(state);
             let asked = async {
                 match &self.collections {
@@ -42,10 +45,14 @@ impl Reconnect {
                     None => database.run_command(mongodb::bson::doc! { "ping": 1 }).await.map(drop),
                 }
             };
-            let asked = tokio::time::timeout(LIMIT, asked).await;
+            let asked = match tokio::time::timeout(LIMIT, asked).await {
+                Ok(Ok(())) => Ok(()),
+                Ok(Err(error)) => Err(Some(self.describe(&error, &hosts).await)),
+                Err(_) => Err(None),
+            };
             let Some(state) = self.state.upgrade() else { return };
             match asked {
-                Ok(Ok(())) => {
+                Ok(()) => {
                     *state.database.lock().unwrap_or_else(PoisonError::into_inner) = database;
                     state.away.store(false, Ordering::Release);
                     if state.log().logged_now {
@@ -53,16 +60,20 @@ impl Reconnect {
                     }
                     return;
                 }
-                Ok(Err(error)) => {
-                    let why = match error.get_custom() {
-                        Some(OtherRing(other)) => format!("the place belongs to another ring (id {})", other.id),
-                        None => self.place.scrub(diagnosis::of_error(&error).words()),
-                    };
+                Err(Some(why)) => {
                     state.log().why = why;
                     fresh = false;
                 }
-                Err(_) => fresh = true,
+                Err(None) => fresh = true,
             }
+        }
+    }
+
+    /// Returns why the server cannot be used, without passwords.
+    async fn describe(&self, error: &Error, hosts: &[ServerAddress]) -> String {
+        match error.get_custom() {
+            Some(OtherRing(other)) => format!("the place belongs to another ring (id {})", other.id),
+            None => self.place.scrub(&diagnosis::of_reconnect(error, hosts).await),
         }
     }
 }
