@@ -139,6 +139,9 @@ class MongoheadDataset(_MapStyle):
         keeptrying (bool): Whether a sample whose generation was reclaimed is read from the newest one
             (the default). False raises ``ReclaimedError``.
 
+    Attributes:
+        indices (range): The indices of the samples.
+
     Raises:
         TimeoutError: No data arrived within ``timeout`` seconds.
         ConfigError: The configuration cannot be used.
@@ -147,8 +150,8 @@ class MongoheadDataset(_MapStyle):
     Example:
         >>> from ringreel.wirehead import MongoheadDataset, unit_interval_normalize
         >>> dataset = MongoheadDataset("config.yaml", normalize=lambda img: img / 4)
-        >>> len(dataset), float(dataset[2]["input"][0, 0])
-        (4, 0.5)
+        >>> len(dataset), dataset.indices, float(dataset[2]["input"][0, 0])
+        (4, range(0, 4), 0.5)
         >>> batch = dataset[[0, 3]]
         >>> {index: int(sample["label"]) for index, sample in batch.items()}
         {0: 0, 3: 3}
@@ -158,7 +161,7 @@ class MongoheadDataset(_MapStyle):
         self,
         config_path: Config = "",
         timeout: float | None = 60,
-        collection: Ring | Config | None = None,
+        collection: Any = None,
         sample: tuple[str, ...] = ("data", "label"),
         transform: Callable[[Any], Any] | None = None,
         normalize: Callable[[Any], Any] = _unchanged,
@@ -176,6 +179,7 @@ class MongoheadDataset(_MapStyle):
             ring._tell_notes()
             self._dataset = Dataset(ring._config, timeout)
             self._length = len(self._dataset)
+            self.indices = range(self._length)
             logger.info("data is ready: %d samples in generation %d", self._length, self._dataset.generation)
 
     def __len__(self) -> int:
