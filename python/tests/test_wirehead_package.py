@@ -19,7 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWa
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 
-# The names that users import from each of Wirehead's modules, at its main branch. `manager` is of earlier versions.
+# The public names in the modules of Wirehead's main branch, and in `manager` of earlier versions.
 NAMES = {
     "dataset": [
         "MongoheadDataset",
