@@ -14,6 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use testkit::ring::{another, assert_delivered_once, write};
+use testkit::wait::eventually;
 
 /// Short times, because these tests wait for leases to expire.
 const SHORT: &str = "LEASE_SECONDS: 1\nPOLL_SECONDS: 0.02\n";
@@ -60,10 +61,20 @@ fn connections_broken_while_opening_a_ring_are_retried() {
     let proxy = Proxy::start(server.address());
     let dir = tempfile::tempdir().unwrap();
     let config = config_at(&proxy.uri(), dir.path(), 200, SHORT);
-    // The driver retries once.
-    proxy.set(Faults { cut_before: 1.0, cuts: Some(3), ..Faults::default() });
-    Ring::find_or_make(Arc::new(Posix), &config).unwrap();
-    assert!(proxy.counts().cut >= 3);
+    // On an overloaded machine an attempt may find no answer in time, which is another fault.
+    eventually("an attempt that is answered in time", || {
+        // The driver retries once.
+        proxy.set(Faults { cut_before: 1.0, cuts: Some(3), ..Faults::default() });
+        let cuts_before = proxy.counts().cut;
+        match Ring::find_or_make(Arc::new(Posix), &config) {
+            Ok(_) => {
+                assert!(proxy.counts().cut >= cuts_before + 3);
+                true
+            }
+            Err(e) if e.to_string().contains("no answer in") => false,
+            Err(e) => panic!("{e}"),
+        }
+    });
 }
 
 #[test]
