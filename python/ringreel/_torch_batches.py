@@ -9,11 +9,8 @@ its generation is reclaimed meanwhile. The two processes share no memory, so non
 import contextlib
 import errno
 import mmap
-import multiprocessing
 import os
 import resource
-import threading
-import time
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +26,7 @@ from ringreel._log import logger
 from ringreel._ringreel import Part
 from ringreel._sample import Sample, _tensor
 from ringreel._torch_buffers import empty
+from ringreel._worker_watch import end_with_parent
 
 # Smaller tensors are sent by torch, in shared memory: mapping them from the segment costs more than
 # a copy.
@@ -36,8 +34,6 @@ _SMALL = 64 << 10
 # Tensors of at most this size are pickled. All workers of a loader send through one pipe, which
 # holds 64 KiB: a worker whose batches do not fit blocks in a write, and cannot exit.
 _INLINE = 4 << 10
-# Seconds between two checks whether the process that a worker works for still exists.
-_WATCH_SECONDS = 1.0
 # In batches of several samples, the worker joins smaller tensors: many maps cost more than one copy.
 _MANY = 256 << 10
 # A batch from more files is sent by value: open files are limited, and several batches are on their way at once.
@@ -248,35 +244,10 @@ def collate(batch: Any) -> Any:
     combine = _collated if type(batch) is list else _converted
     if get_worker_info() is None:
         return combine(batch, None)
-    _end_with_trainer()
+    end_with_parent()
     files = _Files(_FILES)
     tree = combine(batch, files)
     return _Batch(tree if files.send() else combine(batch, _Files(0)))
-
-
-_watching = 0  # Id of the process in which the watch thread runs. A forked child does not inherit the thread.
-
-
-def _end_with_trainer() -> None:
-    """Makes this worker end when the process that it works for has ended, for whatever reason.
-
-    A torch worker notices the end, but then waits until its queue is written out. The queue has no reader
-    any more, so a worker with more than a pipe's capacity left to send would never end.
-    PR_SET_PDEATHSIG is no alternative: it fires at the end of the *thread* that started the worker.
-    """
-    global _watching
-    trainer = multiprocessing.parent_process()
-    if trainer is None or _watching == os.getpid():
-        return
-    _watching = os.getpid()
-    parent = os.getppid()  # may be a fork server, or the process that adopts orphaned processes
-
-    def watch() -> None:
-        while os.getppid() == parent and trainer.is_alive():
-            time.sleep(_WATCH_SECONDS)
-        os._exit(1)
-
-    threading.Thread(target=watch, name="ringreel-trainer-watch", daemon=True).start()
 
 
 def _collated(batch: Sequence[Any], files: _Files | None) -> Any:

@@ -10,8 +10,8 @@ from ringreel._environment import distributed_rank, rank_and_world, run_name
 from ringreel._ring import Config, Ring, _placed, _tell_alone
 from ringreel._sample import Sample
 from ringreel._stream import Stream
-from ringreel._torch_batches import _end_with_trainer
 from ringreel._torch_transforms import Conversion
+from ringreel._worker_watch import end_with_parent
 
 if TYPE_CHECKING:  # so that mypy sees the same class with torch and without it
 
@@ -167,7 +167,7 @@ class RingStream(_Iterable):
         if info is not None:
             # Otherwise torch may end the worker of a killed process in an orderly way. The worker would leave the run,
             # which would then keep no generation for a restart.
-            _end_with_trainer()
+            end_with_parent()
         # Identifies this loop: equal in all its workers, and different in every other loop of persistent workers too.
         self._turns += 1
         token = f"{self._own if info is None else info.seed - info.id}.{self._turns}"
