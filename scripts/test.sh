@@ -112,7 +112,7 @@ python_parts() {
     scripts/mxnet.sh || skip "the comparison of ringreel.recordio with MXNet's: see the reason above"
     part "Python tests" python_tests python/tests
     if .venv-test/bin/pip install --quiet --disable-pip-version-check 'grain>=0.2.16,<0.3' 'jax>=0.4.30'; then
-        part "Python tests with Grain and JAX" python_tests python/tests/test_grain.py python/tests/test_sample_dlpack.py \
+        part "Python tests with Grain and JAX" python_tests python/tests/test_grain*.py python/tests/test_sample_dlpack.py \
             python/tests/test_docstrings.py
     else
         skip "Python tests with Grain and JAX: pip could not install them"

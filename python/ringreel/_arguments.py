@@ -1,7 +1,7 @@
 """Checks of arguments. Each error names the argument, the value, and what is accepted."""
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 #: Value of the elements of a padding sample, if the caller gives none.
@@ -97,3 +97,17 @@ def stop_function(stop: Any) -> Callable[[], bool]:
         accepted = "a threading.Event, a callable without arguments, or None"
         raise TypeError(f"stop: expected {accepted}, found {stop!r}")
     return lambda: bool(asks())
+
+
+def chosen_parts(parts: Iterable[str] | None, names: list[str], path: str) -> tuple[str, ...]:
+    """Returns the names of the parts to read, without duplicates.
+
+    Raises:
+        ValueError: There are none, or the ring does not have one of them.
+    """
+    chosen = tuple(dict.fromkeys(names if parts is None else [parts] if isinstance(parts, str) else parts))
+    unknown = [name for name in chosen if name not in names]
+    if unknown or not chosen:
+        what = f"no part {unknown[0]!r}" if unknown else "expected at least one name"
+        raise ValueError(f"parts: {what}; the parts of {path} are {', '.join(names)}")
+    return chosen

@@ -66,3 +66,14 @@ def distributed_rank() -> tuple[int, int] | None:
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return None
     return distributed.get_rank(), distributed.get_world_size()
+
+
+def jax_rank() -> tuple[int, int] | None:
+    """Returns this process's index and the number of processes of JAX, or None if it has only one, or is not imported.
+
+    JAX starts its devices if it has not yet.
+    """
+    jax = sys.modules.get("jax")
+    if jax is None or not hasattr(jax, "process_count") or jax.process_count() == 1:
+        return None
+    return jax.process_index(), jax.process_count()

@@ -1,7 +1,7 @@
 """A sample as a reader gets it: parts by name, meta, and where it was read."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -182,6 +182,15 @@ class Sample(Mapping[str, Any]):
         if part.unreadable is not None:
             raise RingreelError(f"sample {self.sample_id}: {part.unreadable}")
         return part
+
+
+def writable_values(sample: Sample, parts: Iterable[str]) -> dict[str, Any]:
+    """Returns parts of a sample by name: private, writable arrays, and bytes."""
+    values = {}
+    for name in parts:
+        part = sample._part(name)
+        values[name] = bytes(part) if part.dtype == _dtypes.BYTES else _array(part, part.writable())
+    return values
 
 
 class Tensor:

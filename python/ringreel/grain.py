@@ -1,21 +1,34 @@
-"""A ring as a data source for Grain, the data loader of JAX programs. Does not import Grain.
+"""A ring as a data source for Grain, the data loader of JAX programs.
+
+``RingIterDataset`` is a ``grain.IterDataset``: it reads one generation after the other, as
+``ringreel.Ring.stream`` does. Its iterators save and restore exact positions. ``RingSource`` is one
+generation as a random-access source, for Grain's own shuffling, sharding and samplers. Grain is imported
+when ``RingIterDataset`` is first used; ``RingSource`` does not need it.
 
 Grain promises that the same seed gives the same samples in the same order, also after a restart. A
-ring keeps changing. So a source is one generation, the newest one when it is constructed, and it
-stays that one in all threads, and in all processes that it is sent to. For fresh samples construct a
-new source, for example in each epoch. If the generation is reclaimed in the middle of an epoch,
-reading raises ``ReclaimedError``; it never continues with other samples. A generation is kept for
-``KEEP`` further promotions: a larger ``KEEP`` in the configuration gives an epoch more time.
+ring keeps changing. So a ``RingSource`` is the newest generation of the moment when it is constructed,
+and stays that one in all threads, and in all processes that it is sent to. It is no reader for which
+the ring keeps a generation, or for which generators wait (``REUSE``). If the generation is reclaimed in
+the middle of an epoch, reading raises ``ReclaimedError``; it never continues with other samples. A
+generation is kept for ``KEEP`` further promotions: a larger ``KEEP`` in the configuration gives an epoch
+more time.
 
-A checkpoint of Grain holds positions, not samples. To resume from it, construct a source of the same
-generation: store ``RingSource.generation`` beside the checkpoint, and pass it as ``generation``.
-``grain.DataLoader`` refuses the state of another source; ``grain.MapDataset`` does not check.
-
-Without ``grain.ReadOptions``, Grain reads up to 500 items ahead in each process, which is a lot for
-large samples.
+A checkpoint of Grain holds the positions of a ``RingSource``, not samples. To resume from it, construct a
+source of the same generation: store ``RingSource.generation`` beside the checkpoint, and pass it as
+``generation``. ``grain.DataLoader`` refuses the state of another source; ``grain.MapDataset`` does not
+check. Without ``grain.ReadOptions``, Grain reads up to 500 items of a source ahead in each process, which
+is a lot for large samples.
 
 Example:
     >>> import grain
+    >>> from ringreel.grain import RingIterDataset
+    >>> for batch in RingIterDataset("config.yaml", parts=["data"], epochs=1).batch(2, drop_remainder=True):
+    ...     print(batch["data"].shape)
+    (2, 2, 3)
+    (2, 2, 3)
+
+    One generation, shuffled by Grain:
+
     >>> from ringreel.grain import RingSource
     >>> source = RingSource("config.yaml", parts=["data", "label"])
     >>> samples = grain.MapDataset.source(source).shuffle(seed=1)
@@ -29,15 +42,30 @@ Example:
 import operator
 import os
 from collections.abc import Iterable, Sequence
-from typing import Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
-from ringreel import _dtypes
+from ringreel._arguments import chosen_parts
 from ringreel._dataset import Dataset
 from ringreel._errors import ReclaimedError, RingMismatchError
 from ringreel._ring import Config, Ring
-from ringreel._sample import _array
+from ringreel._sample import writable_values
 
-__all__ = ["RingSource"]
+if TYPE_CHECKING:
+    from ringreel._grain_stream import RingIterDataset as RingIterDataset
+
+__all__ = ["RingIterDataset", "RingSource"]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "RingIterDataset":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from ringreel import _grain_stream  # here, because it imports Grain, and this module
+
+    return _grain_stream.RingIterDataset
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 class RingSource:
@@ -101,7 +129,7 @@ class RingSource:
         self._length = len(self._dataset)
         reader, _ = self._dataset._open()
         self._ring_id, names = reader.ring_id, reader.parts
-        self._parts = _chosen(parts, names, self._path)
+        self._parts = chosen_parts(parts, names, self._path)
         self._pid = os.getpid()  # another process checks the generation again
 
     def __getstate__(self) -> dict[str, Any]:
@@ -143,11 +171,7 @@ class RingSource:
             sample = self._dataset._at(operator.index(index), follow=False)
         except ReclaimedError as error:
             raise self._reclaimed(self._generation) from error
-        values = {}
-        for name in self._parts:
-            part = sample._part(name)
-            values[name] = bytes(part) if part.dtype == _dtypes.BYTES else _array(part, part.writable())
-        return values
+        return writable_values(sample, self._parts)
 
     def _getitems(self, indices: Sequence[SupportsIndex]) -> list[dict[str, Any]]:
         """Returns the items at ``indices``, in this order. Grain calls this method for several items."""
@@ -182,17 +206,3 @@ class RingSource:
             f"generation {generation} of {self._path} was reclaimed, and this source reads no other samples: make a "
             "new source for the newest generation (in each epoch, for example), or raise KEEP in the configuration"
         )
-
-
-def _chosen(parts: Iterable[str] | None, names: list[str], path: str) -> tuple[str, ...]:
-    """Returns the names of the parts to read, without duplicates.
-
-    Raises:
-        ValueError: There are none, or the ring does not have one of them.
-    """
-    chosen = tuple(dict.fromkeys(names if parts is None else [parts] if isinstance(parts, str) else parts))
-    unknown = [name for name in chosen if name not in names]
-    if unknown or not chosen:
-        what = f"no part {unknown[0]!r}" if unknown else "expected at least one name"
-        raise ValueError(f"parts: {what}; the parts of {path} are {', '.join(names)}")
-    return chosen

@@ -65,6 +65,17 @@ def numbers(samples):
     return [int(sample["data"].flat[0]) for sample in samples]
 
 
+@pytest.fixture
+def grain():
+    """Returns the module grain, or skips the test."""
+    logging.getLogger("absl").setLevel(logging.ERROR)  # it warns that jax is not installed
+    grain = pytest.importorskip("grain", reason="grain is not installed: ringreel.grain under Grain is NOT tested")
+    flags = pytest.importorskip("absl.flags").FLAGS
+    if not flags.is_parsed():
+        flags(["tests"])  # Grain's processes need it if jax is installed
+    return grain
+
+
 class Script:
     """A Python program in a separate process, with its output so far."""
 

@@ -21,4 +21,6 @@ def test_example_runs(test, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["ringreel", "ringreel.grain", "ringreel.recordio", "ringreel.wirehead"])
 def test_every_public_name_has_an_example(name):
+    if name == "ringreel.grain":
+        pytest.importorskip("grain")
     assert docstring_examples.without_example(importlib.import_module(name)) == []

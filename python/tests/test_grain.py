@@ -3,7 +3,6 @@
 import concurrent.futures
 import itertools
 import json
-import logging
 import multiprocessing
 import os
 import pickle
@@ -19,16 +18,6 @@ import ringreel
 from ringreel.grain import RingSource
 
 COUNT = 23
-
-
-@pytest.fixture
-def grain():
-    logging.getLogger("absl").setLevel(logging.ERROR)  # it warns that jax is not installed
-    grain = pytest.importorskip("grain", reason="grain is not installed: ringreel.grain under Grain is NOT tested")
-    flags = pytest.importorskip("absl.flags").FLAGS
-    if not flags.is_parsed():
-        flags(["tests"])  # Grain's processes need it if jax is installed
-    return grain
 
 
 def all_of(source):
@@ -216,6 +205,12 @@ def test_child_process_reads_the_same_generation(filled, method):
     found = queue.get(timeout=60)
     child.join(60)
     assert found[:2] == (list(range(6)), repr(source)) and found[2] != os.getpid() and child.exitcode == 0
+
+
+def test_names_of_the_module_are_found_without_grain():
+    assert {"RingIterDataset", "RingSource"} <= set(dir(ringreel.grain))
+    with pytest.raises(AttributeError, match="module 'ringreel.grain' has no attribute 'RingStream'"):
+        ringreel.grain.RingStream  # noqa: B018
 
 
 # Under Grain.
