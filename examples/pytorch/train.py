@@ -64,10 +64,10 @@ def save(path: str, model: torch.nn.Module, optimizer: torch.optim.Optimizer, it
     torch.distributed.barrier()
 
 
-def make_model() -> torch.nn.Module:
+def make_model(classes: int) -> torch.nn.Module:
     """Return a small network that finds the label of each voxel; put your own here."""
     return torch.nn.Sequential(
-        torch.nn.Conv3d(1, 8, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv3d(8, 5, 3, padding=1)
+        torch.nn.Conv3d(1, 8, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv3d(8, classes, 3, padding=1)
     )
 
 
@@ -82,12 +82,13 @@ def main() -> int:
     parser.add_argument("--save-every", type=int, default=50, help="steps between checkpoints (default: 50)")
     parser.add_argument("--image", default="image", help="name of the part with the image (default: image)")
     parser.add_argument("--label", default="label", help="name of the part with the labels (default: label)")
+    parser.add_argument("--classes", type=int, default=5, help="number of labels, which begin at 0 (default: 5)")
     parser.add_argument("--seen", help="append the id of every sample to this file, with the rank as suffix")
     args = parser.parse_args()
 
     rank, world_size, device = init_ranks()
     stop = StopRequest()
-    model = DistributedDataParallel(make_model().to(device))
+    model = DistributedDataParallel(make_model(args.classes).to(device))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     ring = ringreel.Ring(args.config)
     # All ranks read the same generations (`run`), and take the same number of steps in each (`equal`).
@@ -105,7 +106,7 @@ def main() -> int:
         tensors = [sample.torch(args.image, args.label) for sample in samples]
         image = torch.stack([tensor[args.image] for tensor in tensors]).to(device).float().unsqueeze(1)
         label = torch.stack([tensor[args.label] for tensor in tensors]).to(device).long()
-        loss = torch.nn.functional.cross_entropy(model(image), label.clamp(0, 4))
+        loss = torch.nn.functional.cross_entropy(model(image), label.clamp(0, args.classes - 1))
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
