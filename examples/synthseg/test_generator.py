@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import numpy as np
@@ -94,15 +95,24 @@ def environment(clone):
     return {**os.environ, "PYTHONPATH": str(clone), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
 
 
-def start(here, clone, *options, python=sys.executable):
-    """Starts a generator, whose stdout is a pipe."""
+def start(here, clone, *options, python=sys.executable, name="generator"):
+    """Starts a generator, with a file for what it prints."""
     command = [python, str(HERE / "generator.py"), "--data", str(clone / "data"), *options]
-    return subprocess.Popen(command, cwd=here, env=environment(clone), stdout=subprocess.PIPE, text=True)
+    with (here / f"{name}.log").open("w") as log:
+        return subprocess.Popen(command, cwd=here, env=environment(clone), stdout=log, stderr=log)
 
 
-def ids_of(lines):
-    """The ids of finished samples in the lines that a generator and its `put` printed, between other text."""
-    return re.findall(r"[0-9a-f]{32}\.\d+", "".join(lines))
+def ids_of(here, name="generator"):
+    """The ids of finished samples in what a generator and its `put` have printed, between other text."""
+    return re.findall(r"[0-9a-f]{32}\.\d+", (here / f"{name}.log").read_text())
+
+
+def wait_for_samples(here, process):
+    """Waits until the process has printed six ids."""
+    deadline = time.monotonic() + SECONDS
+    while len(ids_of(here)) < 6:
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.05)
 
 
 def delivered(here):
@@ -114,11 +124,19 @@ def delivered(here):
     return [sample for generation in generations for sample in ring.dataset(generation=generation)]
 
 
+def assert_put_ended_in_order(here):
+    """Checks that `put` has left the ring, and that each sample of the ring has a printed id."""
+    log = (here / "generator.log").read_text()
+    assert "generator ended" in log, log
+    assert sorted(sample.sample_id for sample in delivered(here)) == sorted(ids_of(here))
+
+
 def test_samples_of_two_generators_arrive(here, clone):
     """Text that SynthSeg and Keras print does not get into the stream, and a layer can be called twice."""
-    generators = [start(here, clone, "--shape", "12", "-n", "5") for _ in range(2)]
-    ids = [id for generator in generators for id in ids_of(generator.communicate(timeout=SECONDS)[0])]
-    assert [generator.returncode for generator in generators] == [0, 0]
+    names = ["first", "second"]
+    generators = [start(here, clone, "--shape", "12", "-n", "5", name=name) for name in names]
+    assert [generator.wait(SECONDS) for generator in generators] == [0, 0], (here / "first.log").read_text()
+    ids = [id for name in names for id in ids_of(here, name)]
     samples = delivered(here)
     assert sorted(sample.sample_id for sample in samples) == sorted(ids) and len(set(ids)) == 10
     for sample in samples:
@@ -131,16 +149,12 @@ def test_samples_of_two_generators_arrive(here, clone):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
 def test_signal_ends_generator_with_its_samples(here, clone, number):
-    """Every sample of the ring has a printed id, and `put` has ended too, because it no longer holds the pipe open."""
+    """The generator ends after `put`, which has finished what it received."""
     generator = start(here, clone, "--shape", "12")
-    lines = []
-    while len(ids_of(lines)) < 6:
-        lines.append(generator.stdout.readline())
-        assert lines[-1], "the generator ended"
+    wait_for_samples(here, generator)
     generator.send_signal(number)
-    lines += generator.stdout
     assert generator.wait(SECONDS) == 0
-    assert sorted(sample.sample_id for sample in delivered(here)) == sorted(ids_of(lines))
+    assert_put_ended_in_order(here)
 
 
 def test_refused_configuration_ends_generator(here, clone):
@@ -167,18 +181,13 @@ def test_job_requeues_itself_before_its_time_limit(here, clone):
         "SYNTHSEG_VENV": str(here / "tools"), "SYNTHSEG": str(clone), "VENV": str(Path(sys.executable).parent.parent),
         "OPTIONS": "--shape 12", "SLURM_ARRAY_JOB_ID": "70", "SLURM_ARRAY_TASK_ID": "3",
     }  # fmt: skip
-    job = subprocess.Popen(
-        ["bash", str(HERE / "generators.sbatch")], cwd=here, env={**environment(clone), **variables},
-        stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    lines = []
-    while len(ids_of(lines)) < 6:
-        lines.append(job.stdout.readline())
-        assert lines[-1], "the job ended"
+    with (here / "generator.log").open("w") as log:
+        command = ["bash", str(HERE / "generators.sbatch")]
+        job = subprocess.Popen(command, cwd=here, env={**environment(clone), **variables}, stdout=log, stderr=log)
+    wait_for_samples(here, job)
     job.send_signal(signal.SIGUSR1)
-    lines += job.stdout
     assert job.wait(SECONDS) == 0 and (here / "requeued").read_text() == "requeue 70_3\n"
-    assert sorted(sample.sample_id for sample in delivered(here)) == sorted(ids_of(lines))
+    assert_put_ended_in_order(here)
 
 
 @pytest.mark.parametrize("name", ["generator.py", "newer_keras.py"])
@@ -197,10 +206,9 @@ def test_synthseg_writes_samples(here):
         pytest.skip("SynthSeg cannot be imported; SYNTHSEG and SYNTHSEG_PYTHON name a clone and an interpreter")
     clone = Path(done.stdout.splitlines()[-1])
     generator = start(here, clone, "--shape", "64", "-n", "2", python=python)
-    ids = ids_of(generator.communicate(timeout=SECONDS)[0])
-    assert generator.returncode == 0
+    assert generator.wait(SECONDS) == 0
     first, second = delivered(here)
-    assert {first.sample_id, second.sample_id} == set(ids)
+    assert {first.sample_id, second.sample_id} == set(ids_of(here))
     for sample in (first, second):
         image, label = sample["image"], sample["label"]
         assert image.shape == label.shape == (64, 64, 64)
