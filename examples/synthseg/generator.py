@@ -16,6 +16,7 @@ import sys
 
 import newer_keras  # noqa: F401  no effect with Keras 2.3.1
 import numpy as np
+from ext.lab2im.edit_volumes import align_volume_to_ref
 from SynthSeg.brain_generator import BrainGenerator
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -51,7 +52,8 @@ brains = BrainGenerator(
 classes = np.unique(labels)
 made = 0
 while made != args.samples and put.poll() is None:
-    image, label = brains.generate_brain()
+    # SynthSeg returns the axes of the label maps. Here they become right, front, up.
+    image, label = (align_volume_to_ref(volume, brains.aff) for volume in brains.generate_brain())
     sample = io.BytesIO()
     # Training needs classes without gaps: 0 to 31, in the order of FreeSurfer's values 0 to 60.
     np.savez(sample, image=image.astype(np.float32), label=np.searchsorted(classes, label).astype(np.uint8))

@@ -29,7 +29,7 @@ CONFIG = "RING: ring\nSAMPLE: [image, label]\nSWAP_CAP: 4\nKEEP: 100\nCOMPRESS: 
 GENERATED, PREDICTED = [0, 24, 2, 3, 41, 42], [0, 0, 2, 3, 41, 42]
 
 # BrainGenerator with the parameters, shapes and dtypes of SynthSeg's. It prints, as `predict` of Keras does, and calls
-# a layer twice, as Keras after 2.3 does.
+# a layer twice, as Keras after 2.3 does. The value 42 is in one voxel: the lowest, last to the left and back.
 STAND_IN = {
     "SynthSeg/__init__.py": "",
     "SynthSeg/brain_generator.py": """
@@ -39,6 +39,8 @@ STAND_IN = {
 
 
         class BrainGenerator:
+            aff = "left, down, front"
+
             def __init__(self, labels_dir, generation_labels=None, n_neutral_labels=None, output_labels=None,
                          batchsize=1, n_channels=1, output_shape=None, generation_classes=None):
                 assert os.listdir(labels_dir) == ["training_seg_01.nii.gz"]
@@ -50,11 +52,17 @@ STAND_IN = {
                 for _ in range(2):
                     self.layer.call(None, training=False)
                 print("1/1 [==============================] - 0s 9ms/step", flush=True)
-                label = np.random.choice(self.labels, self.shape).astype(np.int32)
+                label = np.random.choice(self.labels[:-1], self.shape).astype(np.int32)
+                label[-1, -1, 0] = self.labels[-1]
                 return (label / 64).astype(np.float32), label
         """,
     "ext/__init__.py": "",
     "ext/lab2im/__init__.py": "",
+    "ext/lab2im/edit_volumes.py": """
+        def align_volume_to_ref(volume, aff, aff_ref=None):
+            assert aff == "left, down, front" and aff_ref is None
+            return volume[::-1, ::-1].swapaxes(1, 2)
+        """,
     "ext/lab2im/layers.py": """
         class SampleResolution:
             min_res_tens = "without a batch axis"
@@ -143,6 +151,7 @@ def test_samples_of_two_generators_arrive(here, clone):
         image, label = sample["image"], sample["label"]
         assert image.shape == label.shape == (12, 12, 12)
         assert image.dtype == np.float32 and label.dtype == np.uint8 and set(np.unique(label)) == set(range(5))
+        assert np.argwhere(label == 4).tolist() == [[0, 0, 0]]
         # The image was made of the values that the classes stand for.
         assert (np.unique(PREDICTED)[label] == image * 64).all()
 
