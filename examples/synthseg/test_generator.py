@@ -25,6 +25,7 @@ HERE = Path(__file__).resolve().parent
 # Catches a program that hangs.
 SECONDS = 900
 CONFIG = "RING: ring\nSAMPLE: [image, label]\nSWAP_CAP: 4\nKEEP: 100\nCOMPRESS: {label: auto}\n"
+STARTED = []
 # FreeSurfer's values of the labels that the stand-in generates, and the values that training is to predict.
 GENERATED, PREDICTED = [0, 24, 2, 3, 41, 42], [0, 0, 2, 3, 41, 42]
 
@@ -103,11 +104,23 @@ def environment(clone):
     return {**os.environ, "PYTHONPATH": str(clone), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
 
 
+@pytest.fixture(autouse=True)
+def no_process_is_left():
+    """Ends what a failed test has left running; `put` ends when its stdin is closed."""
+    yield
+    while STARTED:
+        process = STARTED.pop()
+        process.kill()
+        process.wait()
+
+
 def start(here, clone, *options, python=sys.executable, name="generator"):
     """Starts a generator, with a file for what it prints."""
     command = [python, str(HERE / "generator.py"), "--data", str(clone / "data"), *options]
     with (here / f"{name}.log").open("w") as log:
-        return subprocess.Popen(command, cwd=here, env=environment(clone), stdout=log, stderr=log)
+        process = subprocess.Popen(command, cwd=here, env=environment(clone), stdout=log, stderr=log)
+    STARTED.append(process)
+    return process
 
 
 def ids_of(here, name="generator"):
