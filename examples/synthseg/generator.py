@@ -30,7 +30,7 @@ put = subprocess.Popen(["ringreel", "put", "-c", args.config], stdin=subprocess.
 
 
 def stop(number, frame):
-    """End without the sample that is being made; `put` first finishes those that it has received."""
+    """End without the sample that is being made; `put` first finishes those that are in the ring."""
     put.terminate()
     os._exit(put.wait())
 
