@@ -11,6 +11,7 @@ from typing import Any
 
 from ringreel._arguments import integer
 from ringreel._errors import RingreelError
+from ringreel._length import length_of
 from ringreel._prefetch import Prefetch
 from ringreel._shard import PADDING, DatasetLike, Pair, Sharing, checked_comment, line_filter, tell_unknown
 from ringreel._sources import Place, source_of
@@ -206,20 +207,29 @@ class StreamLoader(DatasetLike):
         """Returns the number of batches of a whole iteration, over all its epochs.
 
         For a ``Ring``, all generations are assumed to be as long as the newest one; waits for a first one.
-        With several ranks, it is the number of this one's batches; workers of a ``DataLoader`` are counted
-        only inside them. Items that ``parse`` leaves out are counted.
+        With several ranks, it is the number of this one's batches; for a ``DataLoader``, those of all its
+        workers. Items that ``parse`` leaves out are counted.
 
         Raises:
             TypeError: The number is unknown: the source has no length, items are filtered, or ``epochs`` is
                 None.
         """
+        return length_of(self, *self._placed(), self._count)
+
+    def _placed(self) -> tuple[int, int]:
+        source = self._source.given
+        return source._placed() if isinstance(source, DatasetLike) else super()._placed()
+
+    def _count(self, share: int, shares: int) -> int:
+        """Returns the number of batches of one share."""
         if self._epochs is None:
             raise TypeError("a loader with epochs=None has no length: it never ends")
         if self._filter is not None or self._skip_blank or self._comment is not None:
             raise TypeError("the length of a loader that filters items is unknown until they were read")
-        count = self._source.length()
-        if not self._source.shares_itself:
-            count = self._sharing.count(count, self._sharing.find())
+        if self._source.shares_itself:
+            count = self._source.count(share, shares)
+        else:
+            count = self._sharing.count(self._source.length(), (share, shares))
         whole, rest = divmod(count, self._batch_size)
         return self._epochs * (whole if self._drop_last or not rest else whole + 1)
 

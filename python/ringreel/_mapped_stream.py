@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from ringreel._arguments import integer
+from ringreel._length import ADVICE
 from ringreel._sample import Sample
 from ringreel._transforms import Transform, random_of
 
@@ -49,6 +50,26 @@ class MappedStream(Iterator[Any]):
 
     def __iter__(self) -> Self:
         return self
+
+    def __len__(self) -> int:
+        """Returns the number of outputs that are left to ``next``, after ``map`` only. See ``Stream.__len__``.
+
+        Raises:
+            TypeError: The number is unknown: ``filter`` or ``flat_map`` decides it, or that of the stream is.
+
+        Example:
+            >>> labels = ringreel.Ring("config.yaml").stream(epochs=2).map(lambda sample: int(sample["label"]))
+            >>> len(labels)
+            8
+        """
+        for kind, _ in self._steps:
+            if kind != "map":
+                raise TypeError(f"a stream with {kind} has no length, because the function decides it: {ADVICE}")
+        return len(self._source) + len(self._outputs)
+
+    def __bool__(self) -> bool:
+        """Returns True, because whether outputs are left is unknown before they are made."""
+        return True
 
     def __next__(self) -> Any:
         while not self._outputs:

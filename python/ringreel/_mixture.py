@@ -109,6 +109,38 @@ class Mixture(Iterator[Any]):
         """Number of items from each source."""
         return tuple(self._given)
 
+    def __len__(self) -> int:
+        """Returns the number of items that are left to ``next``, counted from the lengths of the sources.
+
+        Raises:
+            TypeError: The number is unknown, because that of a source is.
+
+        Example:
+            >>> mixture = ringreel.Mixture([[1, 2, 3], [10, 20]])
+            >>> item = next(mixture)
+            >>> len(mixture)
+            4
+        """
+        if self._closed or (self._stop == "first" and any(self._ended)):
+            return 0
+        left = [self._left(number) if weight > 0 else 0 for number, weight in enumerate(self._weights)]
+        return mixture_length(self._weights, self._seed, self._stop, left, sum(self._given))
+
+    def __bool__(self) -> bool:
+        """Returns True, because whether items are left is unknown before they are read."""
+        return True
+
+    def _left(self, number: int) -> int:
+        """Returns the number of items that are left of a source."""
+        if self._ended[number]:
+            return 0
+        source = self._sources[number]
+        try:
+            # The length of an iterator is what is left of it, that of other sources all that they have.
+            return len(source) if hasattr(type(source), "__next__") else max(len(source) - self._given[number], 0)
+        except TypeError as error:
+            raise TypeError(f"a mixture has no length, because source {number} has none: {error}") from error
+
     def __iter__(self) -> Self:
         return self
 
@@ -139,12 +171,7 @@ class Mixture(Iterator[Any]):
             return None
         # A draw from a source that has ended is repeated among the others with a new number, because the old one is no
         # longer uniform.
-        point = _uniform(self._seed, sum(self._given), sum(self._ended)) * math.fsum(self._weights[n] for n in left)
-        for n in left:
-            point -= self._weights[n]
-            if point < 0:
-                return n
-        return left[-1]
+        return _drawn(self._weights, left, _uniform(self._seed, sum(self._given), sum(self._ended)))
 
     def _opened(self, number: int) -> Iterator[Any]:
         if number in self._failed:
@@ -265,6 +292,40 @@ class Mixture(Iterator[Any]):
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
         self.close()
+
+
+def mixture_length(weights: Sequence[float], seed: int, stop: str, left: Sequence[int], given: int = 0) -> int:
+    """Returns the number of items that a mixture yields before it ends.
+
+    Args:
+        weights (Sequence[float]): The weights of the sources.
+        seed (int): Seed of the choices.
+        stop (str): ``"all"``, or ``"first"`` if no source has ended yet.
+        left (Sequence[int]): How many items each source has; 0 for one of weight 0.
+        given (int): Number of items that were drawn before.
+    """
+    if stop == "all":
+        return sum(left)
+    # The draw that finds its source at the end ends the mixture. The choices before it have to be made to find it.
+    among = [n for n, weight in enumerate(weights) if weight > 0]
+    remaining = list(left)
+    drawn = 0
+    while True:
+        source = _drawn(weights, among, _uniform(seed, given + drawn, 0))
+        if remaining[source] == 0:
+            return drawn
+        remaining[source] -= 1
+        drawn += 1
+
+
+def _drawn(weights: Sequence[float], among: Sequence[int], uniform: float) -> int:
+    """Returns the source of a draw among ``among``, from a random number in [0, 1)."""
+    point = uniform * math.fsum(weights[n] for n in among)
+    for n in among:
+        point -= weights[n]
+        if point < 0:
+            return n
+    return among[-1]
 
 
 def _checked(weights: Sequence[float] | None, count: int) -> list[float]:

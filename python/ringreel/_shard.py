@@ -6,8 +6,10 @@ import sys
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, Self
 
+from ringreel import _length
 from ringreel._arguments import integer
 from ringreel._environment import distributed_rank, rank_and_world
+from ringreel._length import length_of, share_of
 from ringreel._log import logger
 from ringreel._sources import Place, Source, source_of
 
@@ -74,12 +76,17 @@ class Sharing:
         # torch.distributed is not initialized in a spawned loader worker.
         return {**self.__dict__, "fixed": self.fixed or distributed_rank()}
 
-    def find(self) -> tuple[int, int]:
-        """Returns the share of this process and the number of shares: ranks times loader workers."""
+    def placed(self) -> tuple[int, int]:
+        """Returns the rank of this process and the number of ranks."""
         rank, world_size = self.fixed or distributed_rank() or rank_and_world()
         if not 0 <= rank < world_size:
             raise ValueError(f"rank {rank} of world size {world_size}, as the environment says, is not a rank")
-        info = _worker()
+        return rank, world_size
+
+    def find(self) -> tuple[int, int]:
+        """Returns the share of this process and the number of shares: ranks times loader workers."""
+        rank, world_size = self.placed()
+        info = _length.worker_info()
         if info is None:
             if self._pid != os.getpid() and world_size == 1 and self.fixed is None and not self._warned:
                 self._warned = True
@@ -134,11 +141,7 @@ class Sharing:
 
     def count(self, total: int, found: tuple[int, int]) -> int:
         """Returns the number of items of share ``found[0]`` of ``found[1]``, of ``total`` items."""
-        share, shares = found
-        whole, rest = divmod(total, shares)
-        if self.equal == "drop" or not rest:
-            return whole
-        return whole + 1 if self.equal is not None or share < rest else whole
+        return share_of(total, *found, self.equal)
 
     def _deal(self, items: Iterator[Pair], found: tuple[int, int]) -> Iterator[Pair]:
         share, shares = found
@@ -270,6 +273,8 @@ class DatasetLike:
     ``DataLoader`` checks the type: if torch is imported, a new object is of a subclass of both classes.
     """
 
+    _sharing: "Sharing"
+
     def __new__(cls, *args: Any, **keys: Any) -> Self:
         chosen: Any = cls
         if "torch" in sys.modules and "torch.utils.data" in sys.modules:
@@ -278,6 +283,10 @@ class DatasetLike:
             chosen = _torch_shard.CLASSES.get(cls, cls)
         made: Self = object.__new__(chosen)
         return made
+
+    def _placed(self) -> tuple[int, int]:
+        """Returns the rank of this process and the number of ranks."""
+        return self._sharing.placed()
 
     def __getitem__(self, index: Any) -> Any:
         # DataLoader reads an object by index that it does not take for an IterableDataset.
@@ -356,6 +365,28 @@ class Shard(DatasetLike):
     def __repr__(self) -> str:
         return f"<ringreel.Shard of {self._source.name}>"
 
+    def __len__(self) -> int:
+        """Returns the number of items of this process; for a ``DataLoader``, of all its workers.
+
+        Raises:
+            TypeError: The number is unknown: the source has no length, or items are filtered.
+
+        Example:
+            >>> len(ringreel.Shard(range(5), rank=1, world_size=2))
+            2
+        """
+        return length_of(self, *self._placed(), self._count)
+
+    def _count(self, share: int, shares: int) -> int:
+        """Returns the number of items of one share."""
+        if self._filter is not None or self._skip_blank or self._comment is not None:
+            raise TypeError("a Shard that filters items has no length until they were read")
+        return self._sharing.count(self._source.length(), (share, shares))
+
+    def __bool__(self) -> bool:
+        """Returns True, because whether there are items is unknown before they are read."""
+        return True
+
     def __iter__(self) -> Iterator[Any]:
         """Yields the items of this process, from the start of the source."""
         source = self._source
@@ -381,9 +412,3 @@ def tell_unknown(source: Source) -> None:
             "twice, and items are lost. Pass a dataset that yields all items in every process",
             source.name,
         )
-
-
-def _worker() -> Any:
-    """Returns torch's description of the loader worker that this process is, or None."""
-    data = sys.modules.get("torch.utils.data")
-    return None if data is None else data.get_worker_info()

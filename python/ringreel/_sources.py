@@ -94,6 +94,10 @@ class Source:
     def length(self) -> int:
         raise TypeError(f"the length of {self.name} is unknown until it was read")
 
+    def count(self, share: int, shares: int) -> int:
+        """Returns the number of items of one share of a source that shares its items itself."""
+        raise TypeError(f"the length of {self.name} is unknown until it was read")
+
 
 class _Iterable(Source):
     """An iterable that can be read repeatedly."""
@@ -110,7 +114,16 @@ class _Iterable(Source):
         return iter(self.given)
 
     def length(self) -> int:
-        return len(self.given) if hasattr(type(self.given), "__len__") else super().length()
+        if not hasattr(type(self.given), "__len__"):
+            return super().length()
+        try:
+            return len(self.given)
+        except NotImplementedError:  # as datasets of torch say that they have no length
+            return super().length()
+
+    def count(self, share: int, shares: int) -> int:
+        count = getattr(self.given, "_count", None)
+        return super().count(share, shares) if count is None else int(count(share, shares))
 
 
 class _Sequence(_Iterable):

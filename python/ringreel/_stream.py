@@ -9,7 +9,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from ringreel import _ringreel
-from ringreel._errors import DamagedSampleError, RingreelError
+from ringreel._errors import CoordinationUnavailableError, DamagedSampleError, RingreelError
+from ringreel._length import ADVICE, length_of_epochs
 from ringreel._log import Waiting, logger
 from ringreel._mapped_stream import MappedStream
 from ringreel._sample import Sample
@@ -93,6 +94,52 @@ class Stream(Iterator[Sample]):
 
     def __iter__(self) -> Self:
         return self
+
+    def __len__(self) -> int:
+        """Returns the number of samples that are left to ``next``.
+
+        Opens the ring, and waits for its first generation. The first call before the first sample chooses the
+        generation of the first epoch. With ``epochs=1`` the number is exact. Further epochs are counted as if
+        they read a generation of the same length: a generation holds ``SWAP_CAP`` samples at most, but fewer
+        if it was promoted before it was full. With ``equal=None`` damaged samples are counted, although they
+        are skipped.
+
+        Raises:
+            TypeError: The number is unknown: ``epochs`` is None, the stream is a replay, or no generation can be
+                chosen for its next epoch yet.
+            RingTimeoutError: No generation appeared within ``timeout`` seconds.
+
+        Example:
+            >>> stream = ringreel.Ring("config.yaml").stream(epochs=2)
+            >>> len(stream)
+            8
+            >>> sample = next(stream)
+            >>> len(stream)
+            7
+        """
+        if self._closed:
+            return 0
+        epochs = length_of_epochs(self._options["epochs"], self._options["replay"])
+        if epochs == 0:
+            return 0
+        stream = self._own()
+        try:
+            stream.prepare(Waiting())
+        except (CoordinationUnavailableError, OSError) as error:
+            raise TypeError(f"the length is unknown, because the ring does not answer: {error}") from error
+        finished, steps = stream.steps_left() or (0, None)
+        if finished >= epochs:
+            return 0
+        if steps is None:
+            raise TypeError(
+                f"the length of this stream is unknown until there is a generation for its next epoch: {ADVICE}"
+            )
+        left, whole = steps
+        return left + (epochs - finished - 1) * whole
+
+    def __bool__(self) -> bool:
+        """Returns True, because whether samples are left is unknown before they are read."""
+        return True
 
     def __next__(self) -> Sample:
         if self._closed:

@@ -10,6 +10,7 @@ import torch
 from ringreel import _image_options, _ringreel
 from ringreel._environment import distributed_rank, rank_and_world
 from ringreel._image_options import ImageOptions
+from ringreel._length import ADVICE, length_of
 from ringreel._ring import _placed
 from ringreel.image import _array
 
@@ -125,6 +126,43 @@ class ImageRecordStream(_Iterable):
     def _placed(self) -> tuple[int, int]:
         """Rank and number of ranks of this process."""
         return self._share or distributed_rank() or rank_and_world()
+
+    def __len__(self) -> int:
+        """The number of batches of an epoch, over all workers of this rank. Each worker reads its own part.
+
+        Raises:
+            TypeError: It varies, because with `round_batch` the first images of an epoch completed the last batches of
+                the epoch before.
+
+        Example:
+            >>> import os, tempfile
+            >>> import numpy as np
+            >>> from ringreel import recordio
+            >>> from ringreel.torch import ImageRecordStream
+            >>> path = os.path.join(tempfile.mkdtemp(), "train.rec")
+            >>> with recordio.MXRecordIO(path, "w") as out:
+            ...     for number in range(8):
+            ...         picture = np.full((40, 50, 3), 30 * number, np.uint8)
+            ...         _ = out.write(recordio.pack_img((0, number, number, 0), picture, img_fmt=".png"))
+            >>> len(ImageRecordStream(path, (3, 32, 32), 4, preprocess_threads=1))
+            2
+        """
+        return length_of(self, *self._placed(), self._count)
+
+    def _count(self, share: int, shares: int) -> int:
+        """The number of batches of one part."""
+        # All parts have the same number of images, so one reader is enough for all workers.
+        reader = self._reader_of(share - share % max(shares // self._placed()[1], 1), shares)
+        if self._arguments["round_batch"] and len(reader) % self._arguments["batch_size"]:
+            raise TypeError(
+                "the number of batches varies between epochs, because round_batch completes the last batch of an epoch "
+                f"with images of the next one: pass round_batch=False, or {ADVICE}"
+            )
+        return reader.first_epoch().batches
+
+    def __bool__(self) -> bool:
+        """True: how many batches there are is not looked up."""
+        return True
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         rank, world_size = self._placed()

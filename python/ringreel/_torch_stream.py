@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ringreel._dataset import Dataset
 from ringreel._environment import distributed_rank, rank_and_world, run_name
+from ringreel._length import length_of, length_of_epochs, share_of
 from ringreel._ring import Config, Ring, _placed, _tell_alone
 from ringreel._sample import Sample
 from ringreel._stream import Stream
@@ -33,6 +35,9 @@ class RingStream(_Iterable):
     A sample is a dict of tensors by the names of its parts, or a tuple of them. Parts of bytes stay
     ``bytes``. With ``equal="pad"`` it has one more item, "is_padding" (the last one of a tuple): a tensor
     of one bool. Tensors are on the CPU and can be changed in place; the changes are not seen elsewhere.
+
+    ``len`` is the number of samples of this rank in one iteration, and ``len`` of a ``DataLoader`` the number
+    of its batches. Both count ``epochs`` epochs of a generation as long as the newest one.
 
     The iterator has ``state_dict`` and ``load_state_dict``, so a ``StatefulDataLoader`` of torchdata
     resumes exactly.
@@ -134,6 +139,7 @@ class RingStream(_Iterable):
         self._own = uuid.uuid4().hex[:16]
         self._turns = 0
         self._told = False
+        self._newest: Dataset | None = None
         self._options: dict[str, Any] = {
             "shuffle": shuffle,
             "seed": seed,
@@ -158,7 +164,45 @@ class RingStream(_Iterable):
 
     def __getstate__(self) -> dict[str, Any]:
         # torch.distributed is not initialized in a spawned worker.
-        return {**self.__dict__, "_share": self._placed()}
+        return {**self.__dict__, "_share": self._placed(), "_newest": None}
+
+    def __len__(self) -> int:
+        """Returns the number of samples of this rank in one iteration, over all its epochs and workers.
+
+        Each epoch is counted as if it read a generation as long as the newest one of this moment; waits for a
+        first one. A generation holds ``SWAP_CAP`` samples at most, but fewer if it was promoted before it was
+        full. With ``equal=None`` damaged samples are counted, although they are skipped.
+
+        ``len`` of a ``DataLoader`` is the number of its batches, for any number of workers. Each worker makes
+        the batches of its own samples, so there can be one batch more per worker than without workers.
+
+        Raises:
+            TypeError: The number is unknown: ``epochs`` is None, or the stream is a replay.
+            RingTimeoutError: No generation appeared within ``timeout`` seconds.
+
+        Example:
+            >>> import torch
+            >>> from ringreel.torch import RingStream
+            >>> stream = RingStream("config.yaml", epochs=2)
+            >>> len(stream), len(torch.utils.data.DataLoader(stream, batch_size=3))
+            (8, 3)
+        """
+        return length_of(self, *self._placed(), self._count)
+
+    def _count(self, share: int, shares: int) -> int:
+        """Returns the number of samples of one share in one iteration."""
+        epochs = length_of_epochs(self._options["epochs"], self._options["replay"])
+        if epochs == 0:
+            return 0
+        if self._newest is None:
+            self._newest = Dataset(self._ring._config, self._options["timeout"])
+        else:
+            self._newest.refresh()
+        return epochs * share_of(len(self._newest), share, shares, self._options["equal"])
+
+    def __bool__(self) -> bool:
+        """Returns True, because whether there are samples is unknown before they are read."""
+        return True
 
     def __iter__(self) -> "RingIterator":
         rank, world_size = self._placed()

@@ -61,6 +61,9 @@ pub struct Stream {
 /// sample is a padding sample; and the number, in the run, of its epoch.
 type Given<'py> = (Option<Handed<'py>>, bool, u64, Option<Bound<'py, PyAny>>);
 
+/// Epochs before the current one; steps left in that one, and steps of another epoch of its generation.
+type StepsLeft = (u64, Option<(u64, u64)>);
+
 impl Stream {
     /// Runs `work` on the open stream without the GIL. Returns None if the stream is closed during the call.
     fn with<T: Send>(
@@ -180,6 +183,12 @@ impl Stream {
     /// Returns the times and counts up to now, or None until the ring is open.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let Some(position) = self.position()? else { return Ok(None) };
+    /// Returns the number of epochs before the current one, and of that one the steps that are left, and the steps of
+    /// another epoch of its generation (None before it is chosen). Returns None until the ring is open.
+    fn steps_left(&self) -> PyResult<Option<StepsLeft>> {
+        Ok(self.position()?.map(|position| position.steps_left()))
+    }
+
         let stats = position.stats();
         let dict = PyDict::new(py);
         dict.set_item("starved", stats.starved())?;

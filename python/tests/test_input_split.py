@@ -9,7 +9,7 @@ import types
 import pytest
 
 import ringreel
-from ringreel import InputSplit, StreamLoader, _shard, recordio
+from ringreel import InputSplit, StreamLoader, _length, recordio
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_every_record_is_in_one_share(folder, monkeypatch, by, prefetch):
         found = []
         for rank, worker in itertools.product(range(world), range(max(workers, 1))):
             info = types.SimpleNamespace(id=worker, num_workers=workers) if workers else None
-            monkeypatch.setattr(_shard, "_worker", lambda info=info: info)
+            monkeypatch.setattr(_length, "worker_info", lambda info=info: info)
             split = InputSplit(folder, rank, world, by, use_index=use_index, prefetch=prefetch)
             found.append(list(split))
             assert split.records == (len(found[-1]) if by == "records" else None)

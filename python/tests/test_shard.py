@@ -12,7 +12,7 @@ import pytest
 from conftest import numbered
 
 import ringreel
-from ringreel import PADDING, Shard, StreamLoader, _shard, recordio
+from ringreel import PADDING, Shard, StreamLoader, _length, recordio
 
 COUNTS = (0, 1, 7, 24, 41)
 WORLDS = range(1, 9)
@@ -24,7 +24,7 @@ class Places:
 
     def __init__(self, monkeypatch):
         self.info = None
-        monkeypatch.setattr(_shard, "_worker", lambda: self.info)
+        monkeypatch.setattr(_length, "worker_info", lambda: self.info)
 
     def all(self, world, workers):
         """Goes through all ranks and their workers."""

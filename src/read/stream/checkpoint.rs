@@ -49,6 +49,18 @@ impl Position {
         self.clock.stats()
     }
 
+    /// Returns the number of epochs before the one that is being read or comes next, and of that one the steps that are
+    /// left to this worker, and the steps of another epoch of the same generation. They are `None` if that epoch was
+    /// not chosen yet.
+    pub fn steps_left(&self) -> (u64, Option<(u64, u64)>) {
+        let steps = self.plan.as_ref().map(|(plan, step)| {
+            let steps = |samples| self.share.equal_steps(samples, self.order.2);
+            let samples = plan.epoch.samples;
+            (steps(plan.place.left(samples)).saturating_sub(*step), steps(samples))
+        });
+        (self.finished, steps)
+    }
+
     /// Returns [`Stream::state`] at that position.
     pub fn state(&self) -> State {
         self.saved.store(true, Ordering::Relaxed);
