@@ -75,7 +75,7 @@ class Mixture(Iterator[Any]):
             if (kind.__module__, kind.__name__) == ("ringreel._torch_stream", "RingStream"):
                 raise TypeError(
                     f"source {number} of a mixture is a RingStream, which has no position of its own to save: "
-                    "pass the stream() of a ringreel.Ring"
+                    "pass the stream() of a ringreel.Ring, or make a ringreel.torch.MixtureStream of RingStreams"
                 )
         self._read: set[int] = set()  # Sources from which an iterator was made.
         self._closed = False

@@ -30,10 +30,11 @@ from ringreel._ring import Config, Ring
 from ringreel._sample import Sample
 from ringreel._torch_batches import collate
 from ringreel._torch_images import ImageRecordStream
+from ringreel._torch_mixture import MixtureStream
 from ringreel._torch_stream import RingStream
 from ringreel._torch_transforms import Conversion
 
-__all__ = ["ImageRecordStream", "RingDataset", "RingStream", "collate"]
+__all__ = ["ImageRecordStream", "MixtureStream", "RingDataset", "RingStream", "collate"]
 
 # Number of attempts to read a sample whose generation is reclaimed between lookup and read.
 _TRIES = 10
