@@ -184,7 +184,13 @@ fn replay(
     );
     for (last, epoch) in &epochs {
         let manifest = reader.manifest(epoch.generation)?;
-        let first = manifest.as_ref().map_or(0, |manifest| ring.training(manifest).start);
+        let training = manifest.as_ref().map_or(0..epoch.samples, |manifest| ring.training(manifest));
+        let is_rebuilt = manifest.as_ref().is_some_and(|manifest| manifest.summary.lost > 0);
+        anyhow::ensure!(
+            is_rebuilt || training.end - training.start == epoch.samples,
+            "run {run:?} left samples out by a rule (hold_out): replay it in Python, with the same rule"
+        );
+        let first = training.start;
         for number in last.saturating_sub(epoch.repeats)..=*last {
             let order = Order::of(epoch, number);
             for step in 0..share.steps(epoch.samples) {

@@ -62,6 +62,7 @@ from ringreel._errors import (
 )
 from ringreel._files import Files
 from ringreel._generator import Generator, Summary
+from ringreel._hold_out import HoldOut
 from ringreel._input_split import InputSplit
 from ringreel._loader import StreamLoader
 from ringreel._mapped_stream import MappedStream
@@ -84,6 +85,7 @@ __all__ = [  # noqa: RUF022 (in the order of sorted())
     "Dataset",
     "Files",
     "Generator",
+    "HoldOut",
     "InputSplit",
     "MappedStream",
     "Mixture",

@@ -7,6 +7,7 @@ from typing import Any, TypeVar, overload
 
 from ringreel._batch import Batch
 from ringreel._errors import ReclaimedError
+from ringreel._hold_out import HoldOut
 from ringreel._log import Waiting, logger
 from ringreel._ringreel import Config, Generation, Reader
 from ringreel._sample import Sample
@@ -38,19 +39,30 @@ class Dataset:
     """
 
     def __init__(
-        self, config: Config, timeout: float | None = None, generation: int | None = None, own: bool = False
+        self,
+        config: Config,
+        timeout: float | None = None,
+        generation: int | None = None,
+        own: bool = False,
+        hold_out: HoldOut | None = None,
+        held_out: bool = False,
+        follows: bool = True,
     ) -> None:
         self._config = config
         self._timeout = timeout
         self._wanted = generation
         self._own = own  # whether each sample gets private, writable memory
+        self._hold_out = hold_out
+        self._held_out = held_out  # whether the samples are those that the rule holds out, or the others
+        self._follows = follows  # whether reading continues with the newest generation
         self._pid = 0
         self._reader: Reader | None = None
         self._current: Generation | None = None
 
     def __getstate__(self) -> tuple[Any, ...]:
         generation = self._current.number if self._current is not None else self._wanted
-        return self._config, self._timeout, generation, self._own
+        rule = self._hold_out, self._held_out
+        return (self._config, self._timeout, generation, self._own, *rule, self._follows)
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         Dataset.__init__(self, *state)
@@ -163,15 +175,17 @@ class Dataset:
         """
         reader, before = self._open()
         newest = reader.newest()
-        self._current = newest
-        return newest.number != before.number
+        if newest.number == before.number:
+            return False
+        self._current = self._served(reader, newest)
+        return True
 
     def _advance(self, at_least: int) -> None:
         """Switches to the newest generation if it has at least ``at_least`` samples."""
         reader, before = self._open()
         newest = reader.newest()
-        if newest.number != before.number and len(newest) >= at_least:
-            self._current = newest
+        if newest.number != before.number and len(served := self._served(reader, newest)) >= at_least:
+            self._current = served
 
     def _at(self, index: int, follow: bool = True) -> Sample:
         def read(reader: Reader, generation: Generation) -> Sample:
@@ -186,7 +200,7 @@ class Dataset:
             try:
                 return read(reader, generation)
             except ReclaimedError:
-                if not follow or not self._move_on(generation):
+                if not (follow and self._follows and self._move_on(generation)):
                     raise
         raise ReclaimedError(
             f"generations of {self._config.ring} are reclaimed faster than a sample is read: "
@@ -207,10 +221,17 @@ class Dataset:
             wanted = self._current.number if self._current is not None else self._wanted
             reader = Reader.open(self._config, self._timeout, Waiting(), self._own)
             current = reader.generation(wanted) if wanted is not None else None
-            self._current = current if current is not None else reader.newest()
+            if current is None and wanted is not None and not self._follows:
+                raise ReclaimedError(f"{self._config.ring} has no generation {wanted}")
+            self._current = self._served(reader, current if current is not None else reader.newest())
             self._reader = reader
             self._pid = os.getpid()
         return self._reader, self._current
+
+    def _served(self, reader: Reader, generation: Generation) -> Generation:
+        """Returns the generation with the samples of this dataset only."""
+        rule = self._hold_out
+        return generation if rule is None else rule._part(reader, generation, self._held_out)
 
 
 def _place(index: int, generation: Generation) -> int:

@@ -11,6 +11,7 @@ from ringreel._dataset import Dataset
 from ringreel._environment import rank_and_world, run_name
 from ringreel._errors import ConfigError
 from ringreel._generator import Generator
+from ringreel._hold_out import HoldOut, checked_rule
 from ringreel._log import logger
 from ringreel._stream import _THREADS, Stream
 from ringreel._validation import Validation
@@ -95,7 +96,9 @@ class Ring:
         """
         return Generator(self._config)
 
-    def dataset(self, timeout: float | None = None, generation: int | None = None) -> Dataset:
+    def dataset(
+        self, timeout: float | None = None, generation: int | None = None, hold_out: HoldOut | None = None
+    ) -> Dataset:
         """Returns the samples of one generation as a sequence.
 
         Args:
@@ -103,6 +106,8 @@ class Ring:
                 first used. None (the default) waits without limit.
             generation (int | None): Number of the generation to start with. None (the default), or the
                 number of a generation that no longer exists, selects the newest one.
+            hold_out (HoldOut | None): A rule that leaves samples out. None (the default): all samples for
+                training.
 
         Returns:
             Dataset: The samples by index. It opens the ring when it is first used.
@@ -112,7 +117,34 @@ class Ring:
             >>> dataset.generation, len(dataset)
             (1, 4)
         """
-        return Dataset(self._config, timeout, generation)
+        return Dataset(self._config, timeout, generation, hold_out=checked_rule(hold_out))
+
+    def held_out(self, hold_out: HoldOut, timeout: float | None = None, generation: int | None = None) -> Dataset:
+        """Returns the samples of one generation that a rule holds out of training, as a sequence.
+
+        ``stream`` and ``dataset`` with the same rule never return these samples.
+
+        Args:
+            hold_out (HoldOut): The rule.
+            timeout (float | None): Seconds to wait for the ring's first generation, when the sequence is first
+                used. None (the default) waits without limit.
+            generation (int | None): Number of the generation, as for ``dataset``.
+
+        Returns:
+            Dataset: The held-out samples by index. It opens the ring when it is first used.
+
+        Raises:
+            TypeError: ``hold_out`` is not a ``HoldOut``.
+
+        Example:
+            >>> ring = ringreel.Ring("config.yaml")
+            >>> last = ringreel.HoldOut(choose=lambda sample: sample.meta["number"] == 3)
+            >>> [int(sample["label"]) for sample in ring.held_out(last)]
+            [3]
+        """
+        if checked_rule(hold_out) is None:
+            raise TypeError("hold_out: expected a ringreel.HoldOut, found None")
+        return Dataset(self._config, timeout, generation, hold_out=hold_out, held_out=True)
 
     def validation(self, timeout: float | None = None) -> Validation:
         """Returns the samples that the ring holds out for validation, as a sequence.
@@ -153,6 +185,7 @@ class Ring:
         repeat: bool = True,
         timeout: float | None = None,
         threads: int | None = None,
+        hold_out: HoldOut | None = None,
     ) -> Stream:
         """Returns an iterator over one rank's share of each epoch.
 
@@ -192,6 +225,9 @@ class Ring:
                 None (the default) waits without limit.
             threads (int | None): Number of threads that read ahead. It does not change the samples or their
                 order. None (the default) uses up to 4.
+            hold_out (HoldOut | None): A rule that leaves samples out, before the ranks share the others. All
+                ranks of a run, and a stream that resumes, must have the same rule. None (the default): all
+                samples for training.
 
         Returns:
             Stream: The iterator. It opens the ring with its first sample.
@@ -228,6 +264,7 @@ class Ring:
             repeat=repeat,
             timeout=timeout,
             threads=threads,
+            hold_out=hold_out,
         )
 
     def _stream(
@@ -259,6 +296,8 @@ class Ring:
         options["threads"] = _THREADS if options["threads"] is None else options["threads"]
         options["pad_value"], options["pad_values"] = pad_values(options["pad_value"], self.sample)
         options["timeout"] = seconds("timeout", options["timeout"])
+        rule = checked_rule(options.pop("hold_out", None))
+        options["leave_out"] = None if rule is None else rule._indices
         return Stream(self._config, worker, workers, goes_on=goes_on, own=own, **options)
 
     def status(self) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import torch
 
 from ringreel._dataset import Dataset
 from ringreel._environment import distributed_rank, rank_and_world, run_name
+from ringreel._hold_out import HoldOut, checked_rule
 from ringreel._length import length_of, length_of_epochs, share_of
 from ringreel._ring import Config, Ring, _placed, _tell_alone
 from ringreel._sample import Sample
@@ -79,6 +80,7 @@ class RingStream(_Iterable):
         repeat (bool): Whether a generation is read again while there is no newer one. Default True.
         timeout (float | None): Seconds to wait for a generation. None (the default) waits without limit.
         threads (int | None): Number of threads that read ahead. None (the default) uses up to 4.
+        hold_out (HoldOut | None): A rule that leaves samples out, such as those of a ``ValidationDataset``.
 
     Raises:
         ConfigError: The configuration cannot be used.
@@ -129,6 +131,7 @@ class RingStream(_Iterable):
         repeat: bool = True,
         timeout: float | None = None,
         threads: int | None = None,
+        hold_out: HoldOut | None = None,
     ) -> None:
         from ringreel.torch import _checked  # here, because that module imports this one
 
@@ -151,6 +154,7 @@ class RingStream(_Iterable):
             "repeat": repeat,
             "timeout": timeout,
             "threads": threads,
+            "hold_out": checked_rule(hold_out),
         }
         # Raises errors of the arguments now, and not in a worker.
         stream = self._ring._stream(*(self._share or (0, 1)), run=run, **self._options)
@@ -195,7 +199,7 @@ class RingStream(_Iterable):
         if epochs == 0:
             return 0
         if self._newest is None:
-            self._newest = Dataset(self._ring._config, self._options["timeout"])
+            self._newest = self._ring.dataset(self._options["timeout"], hold_out=self._options["hold_out"])
         else:
             self._newest.refresh()
         return epochs * share_of(len(self._newest), share, shares, self._options["equal"])

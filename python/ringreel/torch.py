@@ -26,6 +26,7 @@ import torch
 from ringreel._arguments import integer
 from ringreel._dataset import Dataset
 from ringreel._errors import ReclaimedError
+from ringreel._hold_out import HoldOut, checked_rule
 from ringreel._ring import Config, Ring
 from ringreel._sample import Sample
 from ringreel._torch_batches import collate
@@ -33,8 +34,9 @@ from ringreel._torch_images import ImageRecordStream
 from ringreel._torch_mixture import MixtureStream
 from ringreel._torch_stream import RingStream
 from ringreel._torch_transforms import Conversion
+from ringreel._torch_validation import ValidationDataset
 
-__all__ = ["ImageRecordStream", "MixtureStream", "RingDataset", "RingStream", "collate"]
+__all__ = ["ImageRecordStream", "MixtureStream", "RingDataset", "RingStream", "ValidationDataset", "collate"]
 
 # Number of attempts to read a sample whose generation is reclaimed between lookup and read.
 _TRIES = 10
@@ -87,6 +89,8 @@ class RingDataset(_MapStyle):
         info (bool): Whether a sample has three more items: "sample_id" (str), "generation" and "position"
             (int). In a tuple they follow the parts. In a batch they are a list of str and two tensors.
             Default False.
+        hold_out (HoldOut | None): A rule that leaves samples out, such as those of a ``ValidationDataset``.
+            None (the default): all samples for training.
 
     Raises:
         ConfigError: The configuration cannot be used.
@@ -111,6 +115,7 @@ class RingDataset(_MapStyle):
         timeout: float | None = None,
         seed: int = 0,
         info: bool = False,
+        hold_out: HoldOut | None = None,
     ) -> None:
         ring = Ring._of(config)
         names = _checked(parts, ring.sample)
@@ -118,7 +123,8 @@ class RingDataset(_MapStyle):
         self._given = Conversion(names, as_tuple, transform, seed, info, padding=False, known=ring.sample)
         self._config = ring._config
         self._pid = os.getpid()
-        self._dataset = Dataset(self._config, timeout, own=True)
+        self._hold_out = checked_rule(hold_out)
+        self._dataset = self._opened(timeout, None)
         self._timeout = timeout
         self._number = self._dataset.generation
         self._length = len(self._dataset)
@@ -224,7 +230,7 @@ class RingDataset(_MapStyle):
             )
         self._current()
         before = self._number
-        dataset = Dataset(self._config, self._timeout, generation, own=True)
+        dataset = self._opened(self._timeout, generation)
         number = dataset.generation
         if generation is not None and number != generation:
             raise ReclaimedError(f"{self._config.ring} has no generation {generation}; the newest is {number}")
@@ -263,12 +269,15 @@ class RingDataset(_MapStyle):
         self._settle()
         self._shared[1] = epoch
 
+    def _opened(self, timeout: float | None, generation: int | None) -> Dataset:
+        return Dataset(self._config, timeout, generation, own=True, hold_out=self._hold_out)
+
     def _current(self) -> Dataset:
         """Returns the dataset of this process. In a worker, follows the trainer's ``refresh`` first."""
         self._settle()
         if torch.utils.data.get_worker_info() is not None and int(self._shared[0]) != self._number:
             number = int(self._shared[0])
-            self._adopt(Dataset(self._config, self._timeout, number, own=True), number)
+            self._adopt(self._opened(self._timeout, number), number)
         return self._dataset
 
     def _settle(self) -> None:
@@ -305,12 +314,12 @@ def _read(dataset: Dataset, index: int) -> Sample:
         ReclaimedError: Generations are reclaimed faster than the sample is read.
     """
     for _ in range(_TRIES):
-        inside = index % len(dataset)
+        inside = index % max(len(dataset), 1)  # a rule can hold all samples out
         try:
             sample = dataset[inside]
         except IndexError:  # the dataset has just switched to a shorter generation
             continue
-        if inside == index % len(dataset):
+        if inside == index % max(len(dataset), 1):
             return sample
     raise ReclaimedError(
         f"generations are reclaimed faster than sample {index} is read: raise KEEP or SWAP_CAP in the configuration"

@@ -9,6 +9,7 @@ use crate::ids::SampleIds;
 use crate::{errors, logging, meta};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use ringreel::SampleId;
 use ringreel::escape::escape;
 use ringreel::fs::Posix;
 use ringreel::manifest::Manifest;
@@ -45,11 +46,31 @@ pub fn hand_over(py: Python<'_>, sample: ReadSample, own: bool) -> PyResult<Hand
 pub struct Generation {
     manifest: Arc<Manifest>,
     positions: Range<u64>,
+    /// The positions that were chosen among these; `None`: all.
+    chosen: Option<Vec<u64>>,
 }
 
 impl Generation {
-    fn for_training(reader: &ringreel::Reader, manifest: Arc<Manifest>) -> Generation {
-        Generation { positions: reader.ring().training(&manifest), manifest }
+    /// Returns the samples of a generation that are served for training.
+    pub fn for_training(reader: &ringreel::Reader, manifest: Arc<Manifest>) -> Generation {
+        Generation { positions: reader.ring().training(&manifest), manifest, chosen: None }
+    }
+
+    fn count(&self) -> u64 {
+        self.chosen.as_ref().map_or(self.positions.end - self.positions.start, |chosen| chosen.len() as u64)
+    }
+
+    /// Returns the position of the sample at `index` among those that are served.
+    ///
+    /// # Errors
+    /// There is no such sample.
+    fn position(&self, index: u64) -> Result<u64, ringreel::Error> {
+        let found = match &self.chosen {
+            Some(chosen) => chosen.get(index as usize).copied(),
+            None => self.positions.start.checked_add(index).filter(|position| *position < self.positions.end),
+        };
+        let (generation, samples) = (self.manifest.summary.generation, self.count());
+        found.ok_or(ringreel::Error::OutOfRange { position: index, generation, samples })
     }
 }
 
@@ -63,14 +84,35 @@ impl Generation {
 
     /// Returns the number of samples that are served.
     fn __len__(&self) -> usize {
-        (self.positions.end - self.positions.start) as usize
+        self.count() as usize
+    }
+
+    /// Returns the ids of the samples that are served, in order. Opens no file.
+    fn sample_ids(&self) -> Vec<String> {
+        let positions = (0..self.count()).filter_map(|index| self.position(index).ok());
+        let located = positions.filter_map(|position| self.manifest.locate(position));
+        located.map(|(entry, ordinal)| SampleId { segment: entry.id, ordinal }.to_string()).collect()
+    }
+
+    /// Returns the generation with only the samples at `indices` among those that are served.
+    fn only(&self, py: Python<'_>, indices: Vec<u64>) -> PyResult<Generation> {
+        let chosen: Result<Vec<u64>, _> = indices.into_iter().map(|index| self.position(index)).collect();
+        let chosen = chosen.map_err(|beyond| errors::raise(py, beyond))?;
+        Ok(Generation { manifest: self.manifest.clone(), positions: self.positions.clone(), chosen: Some(chosen) })
     }
 }
 
 /// A ring that is open for reading.
 #[pyclass(frozen, module = "ringreel._ringreel")]
 pub struct Reader {
-    reader: OwnProcess<ringreel::Reader>,
+    reader: OwnProcess<Arc<ringreel::Reader>>,
+}
+
+impl Reader {
+    /// Wraps a reader of this process.
+    pub fn of(reader: Arc<ringreel::Reader>) -> Reader {
+        Reader { reader: OwnProcess::new(reader) }
+    }
 }
 
 #[pymethods]
@@ -90,7 +132,7 @@ impl Reader {
         let (config, timeout) = (&config.get().inner, time_limit(timeout)?);
         let listeners = Listeners { stop: None, tell };
         let reader = detached(py, &listeners, |stop, tell| ringreel::Reader::wait_for(config, timeout, stop, tell))?;
-        Ok(Reader { reader: OwnProcess::new(if own { reader.with_private_maps() } else { reader }) })
+        Ok(Reader::of(Arc::new(if own { reader.with_private_maps() } else { reader })))
     }
 
     /// Opens a ring. Waits, as `open` does, for all samples that it holds out. Returns the reader, and these samples by
@@ -108,8 +150,9 @@ impl Reader {
         let listeners = Listeners { stop: None, tell };
         let (reader, held_out) =
             detached(py, &listeners, |stop, tell| ringreel::Reader::wait_for_held_out(config, timeout, stop, tell))?;
-        let held_out = held_out.into_iter().map(|(manifest, positions)| Generation { manifest, positions });
-        Ok((Reader { reader: OwnProcess::new(reader) }, held_out.collect()))
+        let held_out =
+            held_out.into_iter().map(|(manifest, positions)| Generation { manifest, positions, chosen: None });
+        Ok((Reader::of(Arc::new(reader)), held_out.collect()))
     }
 
     /// The ring's id.
@@ -136,7 +179,7 @@ impl Reader {
         let reader = self.reader.get("dataset")?;
         let found = detached(py, &Listeners::default(), |_, _| reader.manifest(number))?;
         let found = found.map(|manifest| Generation::for_training(reader, manifest));
-        Ok(found.filter(|generation| !generation.positions.is_empty()))
+        Ok(found.filter(|generation| generation.count() > 0))
     }
 
     /// The generations that KEEP covers and whose directories or manifests were missing.
@@ -148,37 +191,37 @@ impl Reader {
     /// Returns the sample at `index` among the served samples of `generation`.
     fn sample<'py>(&self, py: Python<'py>, generation: &Bound<'py, Generation>, index: u64) -> PyResult<Handed<'py>> {
         let reader = self.reader.get("dataset")?;
-        let Generation { manifest, positions } = generation.get();
-        let position = positions.start.saturating_add(index);
-        if position >= positions.end {
-            let (generation, samples) = (manifest.summary.generation, positions.end - positions.start);
-            let beyond = ringreel::Error::OutOfRange { position: index, generation, samples };
-            return Err(errors::raise(py, beyond));
-        }
-        let sample = detached(py, &Listeners::default(), |_, _| reader.sample(manifest, position))?;
+        let served = generation.get();
+        let position = served.position(index).map_err(|beyond| errors::raise(py, beyond))?;
+        let sample = detached(py, &Listeners::default(), |_, _| reader.sample(&served.manifest, position))?;
         hand_over(py, sample, !reader.lends_maps())
     }
 
     /// Returns the samples at `indices` among the served samples of `generation`, stacked part by part.
     fn batch(&self, py: Python<'_>, generation: &Bound<'_, Generation>, indices: Indices) -> PyResult<Stacked> {
         let reader = self.reader.get("dataset")?;
-        let Generation { manifest, positions } = generation.get();
+        let served = generation.get();
+        let (manifest, start) = (&served.manifest, served.positions.start);
         let beyond = match &indices {
             Indices::Range((begin, end)) if begin < end => Some(end - 1),
             Indices::Range(_) => None,
             Indices::Listed(indices) => indices.iter().max().copied(),
         };
-        let samples = positions.end - positions.start;
-        if let Some(position) = beyond.filter(|index| *index >= samples) {
-            let generation = manifest.summary.generation;
-            return Err(errors::raise(py, ringreel::Error::OutOfRange { position, generation, samples }));
+        if let Some(Err(beyond)) = beyond.map(|index| served.position(index)) {
+            return Err(errors::raise(py, beyond));
         }
-        let batch = detached(py, &Listeners::default(), |_, _| match indices {
-            Indices::Range((begin, end)) => {
-                reader.batch_in(manifest, positions.start + begin..positions.start + end, &mut with_room)
+        let batch = detached(py, &Listeners::default(), |_, _| match (indices, &served.chosen) {
+            (Indices::Range((begin, end)), None) => {
+                reader.batch_in(manifest, start + begin..start + end, &mut with_room)
             }
-            Indices::Listed(indices) => {
-                reader.batch_in(manifest, indices.iter().map(|n| positions.start + n), &mut with_room)
+            (Indices::Listed(indices), None) => {
+                reader.batch_in(manifest, indices.iter().map(|n| start + n), &mut with_room)
+            }
+            (Indices::Range((begin, end)), Some(chosen)) => {
+                reader.batch_in(manifest, (begin..end).map(|n| chosen[n as usize]), &mut with_room)
+            }
+            (Indices::Listed(indices), Some(chosen)) => {
+                reader.batch_in(manifest, indices.iter().map(|n| chosen[*n as usize]), &mut with_room)
             }
         })?;
         let count = batch.ids.len() as u64;

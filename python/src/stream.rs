@@ -4,19 +4,21 @@ use crate::config::Config;
 use crate::detached::{Listeners, Stop, Tell, time_limit};
 use crate::exclusive::Exclusive;
 use crate::forked::OwnProcess;
-use crate::reader::{Handed, hand_over};
+use crate::interpreter::with_python;
+use crate::reader::{Generation, Handed, Reader, hand_over};
 use crate::{errors, logging};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use ringreel::read::checkpoint::State;
+use ringreel::read::leave_out::LeaveOut;
 use ringreel::read::shard::{Equal, Share};
 use ringreel::read::stream::{Item, Position};
 use ringreel::run_log::Turn;
 use ringreel::{Error, StreamOptions};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 /// What a signal handler can do in the middle of a call.
@@ -55,7 +57,12 @@ pub struct Stream {
     /// The stream. Its snapshot is None until the ring is open.
     stream: OwnProcess<Exclusive<Lazy, Option<Position>>>,
     closed: AtomicBool,
+    /// What the function that chooses the samples to leave out raised.
+    raised: Raised,
 }
+
+/// An exception that a call out of Rust raised.
+type Raised = Arc<Mutex<Option<PyErr>>>;
 
 /// An item: a sample, the error of a sample that could not be read, or both if another sample replaced it; whether the
 /// sample is a padding sample; and the number, in the run, of its epoch.
@@ -73,13 +80,17 @@ impl Stream {
         work: impl FnOnce(&mut ringreel::Stream, Stop<'_>, Tell<'_>) -> ringreel::Result<Option<T>> + Send,
     ) -> PyResult<Option<T>> {
         let listeners = Listeners { stop: None, tell };
-        self.stream.get("stream")?.call(py, &listeners, |lazy, stop, tell| {
+        let done = self.stream.get("stream")?.call(py, &listeners, |lazy, stop, tell| {
             let stop = || stop() || self.closed.load(Ordering::Relaxed);
             match lazy.open(&stop, tell).and_then(|stream| work(stream, &stop, tell)) {
                 Err(Error::Interrupted { .. }) if self.closed.load(Ordering::Relaxed) => Ok(None),
                 done => done,
             }
-        })
+        });
+        match self.raised.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(error) if done.is_err() => Err(error),
+            _ => done,
+        }
     }
 
     fn position(&self) -> PyResult<Option<Position>> {
@@ -92,7 +103,7 @@ impl Stream {
     /// Returns a stream that opens the ring when it is first used. The options are those of `ringreel.Ring.stream`.
     #[new]
     #[pyo3(signature = (config, *, worker, workers, shuffle, seed, equal, pad_value, pad_values, epochs, goes_on, repeat,
-                        timeout, prefetch_bytes, threads, run, replay, own=false))]
+                        timeout, prefetch_bytes, threads, run, replay, own=false, leave_out=None))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -113,9 +124,12 @@ impl Stream {
         run: Option<String>,
         replay: Option<String>,
         own: bool,
+        leave_out: Option<Py<PyAny>>,
     ) -> PyResult<Stream> {
         logging::forward();
         let config = config.get().inner.clone();
+        let raised = Raised::default();
+        let leave_out = leave_out.map_or_else(LeaveOut::default, |choose| chosen_by(choose, raised.clone()));
         let options = StreamOptions {
             share: Share::new(worker, workers).map_err(|error| errors::raise(py, error))?,
             shuffle,
@@ -131,10 +145,11 @@ impl Stream {
             threads,
             run,
             replay,
+            leave_out,
         };
         let position = |lazy: &Lazy| lazy.stream.as_ref().map(ringreel::Stream::position);
         let stream = Exclusive::new("stream", ADVICE, Lazy { config, options, own, stream: None }, position);
-        Ok(Stream { stream: OwnProcess::new(stream), closed: AtomicBool::new(false) })
+        Ok(Stream { stream: OwnProcess::new(stream), closed: AtomicBool::new(false), raised })
     }
 
     /// Returns the next item: (sample or None, whether it is a padding sample, the number of its epoch in the run,
@@ -168,6 +183,12 @@ impl Stream {
         Ok(self.position()?.map_or(0, |position| position.epochs()))
     }
 
+    /// Returns the number of epochs before the current one, and of that one the steps that are left, and the steps of
+    /// another epoch of its generation (None before it is chosen). Returns None until the ring is open.
+    fn steps_left(&self) -> PyResult<Option<StepsLeft>> {
+        Ok(self.position()?.map(|position| position.steps_left()))
+    }
+
     /// The generations that KEEP covers and whose directories were missing.
     #[getter]
     fn missing(&self) -> PyResult<Vec<u64>> {
@@ -183,12 +204,6 @@ impl Stream {
     /// Returns the times and counts up to now, or None until the ring is open.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let Some(position) = self.position()? else { return Ok(None) };
-    /// Returns the number of epochs before the current one, and of that one the steps that are left, and the steps of
-    /// another epoch of its generation (None before it is chosen). Returns None until the ring is open.
-    fn steps_left(&self) -> PyResult<Option<StepsLeft>> {
-        Ok(self.position()?.map(|position| position.steps_left()))
-    }
-
         let stats = position.stats();
         let dict = PyDict::new(py);
         dict.set_item("starved", stats.starved())?;
@@ -232,6 +247,29 @@ impl Stream {
         });
         loaded.map(drop)
     }
+}
+
+/// Returns the choice of `choose`, which is called with a reader and a generation and returns the indices, among the
+/// samples for training, of those that are left out. An exception goes to `raised`.
+fn chosen_by(choose: Py<PyAny>, raised: Raised) -> LeaveOut {
+    LeaveOut::new(move |reader, manifest| {
+        let start = reader.ring().training(manifest).start;
+        let generation = Generation::for_training(reader, manifest.clone());
+        let call = |py: Python<'_>| {
+            let chosen = choose.call1(py, (Reader::of(reader.clone()), generation))?;
+            chosen.extract::<Vec<u64>>(py)
+        };
+        let failed = |why: &str| Error::Sample(format!("cannot choose the samples that hold_out leaves out: {why}"));
+        match with_python(call) {
+            Some(Ok(chosen)) => Ok(chosen.into_iter().map(|index| start.saturating_add(index)).collect()),
+            Some(Err(error)) => {
+                let why = error.to_string();
+                *raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                Err(failed(&why))
+            }
+            None => Err(failed("the interpreter ends")),
+        }
+    })
 }
 
 fn equal_of(name: Option<&str>) -> PyResult<Equal> {

@@ -36,6 +36,12 @@ impl Remaining {
         number
     }
 
+    /// Returns how many numbers that are left are below `number`.
+    pub(crate) fn before(&self, number: u64) -> u64 {
+        let skipped = self.skip.partition_point(|skip| *skip < number) as u64;
+        number.saturating_sub(self.offset).saturating_sub(skipped)
+    }
+
     /// Returns what is left after these of the numbers that were left are delivered: all below `first`, and `more`.
     fn after(&self, samples: u64, first: u64, more: &[u64]) -> Remaining {
         let left = self.left(samples);

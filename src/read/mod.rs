@@ -11,6 +11,7 @@
 //! | [`shuffle`] | the order in which an epoch's samples are read |
 //! | [`checkpoint`] | the state of a stream, and how another stream resumes from it |
 //! | [`producer_status`] | which generators are alive, and why the last one failed |
+//! | [`leave_out`] | the samples that a stream leaves out |
 //! | `retry` | pauses between attempts |
 //! | [`padding`] | padding samples, which equalise the number of steps |
 //!
@@ -19,6 +20,7 @@
 pub mod batch;
 pub mod checkpoint;
 pub mod epoch_policy;
+pub mod leave_out;
 mod missing;
 pub mod padding;
 pub mod producer_status;

@@ -87,7 +87,7 @@ impl Delivery {
         if let (Slot::Read(position), Some(pool)) = (slot, &mut self.pool) {
             let (manifest, position) = match &plan.manifest {
                 Some(manifest) => (manifest.clone(), position),
-                None => self.reader.instead_of(position)?,
+                None => self.options.leave_out.instead_of(&self.reader, position)?,
             };
             let stored = manifest.locate(position).map_or(0, |(entry, _)| entry.bytes / entry.samples.max(1));
             bytes = stored.max(self.largest);
@@ -151,7 +151,7 @@ impl Delivery {
                         "generation reclaimed during the epoch; substituting samples from the newest generation"
                     );
                 }
-                let position = if let Slot::Read(position) = step.slot { position } else { plan.first };
+                let position = if let Slot::Read(position) = step.slot { position } else { plan.served.offset };
                 Ok(Outcome::Sample(self.instead(position)?, None))
             }
             Err(error) => Err(error),
@@ -171,24 +171,26 @@ impl Delivery {
     /// one of the newest generation.
     fn some_sample(&self, plan: &Plan, from: u64) -> Result<ReadSample> {
         let (samples, share) = (plan.epoch.samples, self.options.share);
-        let Some(manifest) = plan.manifest.as_ref().filter(|_| samples > 0) else { return self.instead(plan.first) };
+        let Some(manifest) = plan.manifest.as_ref().filter(|_| samples > 0) else {
+            return self.instead(plan.served.offset);
+        };
         for n in 0..samples.min(TRIES) {
             let number = (share.rank % samples + (from + n) * share.world) % samples;
             let number = if n < TRIES / 2 { number } else { n - TRIES / 2 };
-            match self.reader.sample(manifest, plan.first + plan.order.at(number)) {
+            match self.reader.sample(manifest, plan.served.number(plan.order.at(number))) {
                 Err(Error::Damaged { .. }) => {}
                 Err(Error::Reclaimed { .. }) => break,
                 other => return other,
             }
         }
-        self.instead(plan.first)
+        self.instead(plan.served.offset)
     }
 
     /// Reads a sample of the newest generation: at this position, or at the first readable one after it.
     fn instead(&self, position: u64) -> Result<ReadSample> {
         let mut tried = 0;
         loop {
-            let (manifest, here) = self.reader.instead_of(position.wrapping_add(tried))?;
+            let (manifest, here) = self.options.leave_out.instead_of(&self.reader, position.wrapping_add(tried))?;
             tried += 1;
             match self.reader.sample(&manifest, here) {
                 Err(Error::Damaged { .. }) if tried < TRIES => {}

@@ -1,6 +1,7 @@
 //! The options of a stream.
 
 use crate::error::{Error, Result};
+use crate::read::leave_out::LeaveOut;
 use crate::read::shard::{Equal, Share};
 use crate::run_log::Turn;
 use std::collections::BTreeMap;
@@ -39,6 +40,8 @@ pub struct StreamOptions {
     /// Name of a past run to replay. The stream reads the same samples in the same order and does not take part in a
     /// run.
     pub replay: Option<String>,
+    /// Which samples for training are left out.
+    pub leave_out: LeaveOut,
 }
 
 impl StreamOptions {
@@ -78,6 +81,7 @@ impl Default for StreamOptions {
             threads: 1,
             run: None,
             replay: None,
+            leave_out: LeaveOut::default(),
         }
     }
 }

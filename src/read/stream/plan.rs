@@ -16,8 +16,8 @@ pub struct Plan {
     pub epoch: Epoch,
     /// The manifest; `None` if the generation was already gone when the epoch began.
     pub manifest: Option<Arc<Manifest>>,
-    /// The first position for training.
-    pub first: u64,
+    /// The positions for training, without those that are left out.
+    pub served: Remaining,
     pub order: Order,
     pub place: Remaining,
 }
@@ -26,7 +26,7 @@ impl Plan {
     /// Returns the position in the generation of the sample of `step`, or `None` after the last step.
     pub fn slot(&self, share: Share, step: u64, equal: Equal) -> Option<Slot> {
         Some(match share.slot(step, self.place.left(self.epoch.samples), equal)? {
-            Slot::Read(n) => Slot::Read(self.first + self.order.at(self.place.number(n))),
+            Slot::Read(n) => Slot::Read(self.served.number(self.order.at(self.place.number(n)))),
             Slot::Padding => Slot::Padding,
         })
     }

@@ -346,8 +346,7 @@ impl Progress {
     pub(crate) fn delivered(&self, sample: &ReadSample) -> Delivered {
         let plan = self.delivered.as_ref().map(|(plan, _)| plan);
         let plan = plan.filter(|plan| plan.epoch.generation == sample.generation);
-        let place =
-            plan.map(|plan| (sample.generation, sample.position.saturating_sub(plan.first), plan.epoch.samples));
+        let place = plan.map(|plan| (sample.generation, plan.served.before(sample.position), plan.epoch.samples));
         let (samples, bytes, epochs) = (self.samples, self.bytes, self.finished);
         let totals = Totals { samples, bytes, generation: Some(sample.generation), epochs };
         Delivered { unix_ms: sample.unix_ms, place, totals }

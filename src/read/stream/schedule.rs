@@ -154,7 +154,9 @@ impl Schedule {
             Some(epoch) => self.with_steps(epoch, false)?,
             None if run.is_replay() => return Ok(Planned::End),
             None => match self.policy.choose(&self.reader, &run.log, k, is_drained)? {
-                Choice::Take(manifest) => run.decide(k, self.with_steps(self.epoch_of(&manifest), self.begun == 0)?)?,
+                Choice::Take(manifest) => {
+                    run.decide(k, self.with_steps(self.epoch_of(&manifest)?, self.begun == 0)?)?
+                }
                 Choice::Wait(what) => return Ok(Planned::Wait(what)),
             },
         };
@@ -169,17 +171,20 @@ impl Schedule {
     }
 
     /// Creates an epoch of the samples of a generation.
-    fn epoch_of(&self, manifest: &Manifest) -> Epoch {
-        let served = self.reader.ring().training(manifest);
-        Epoch {
+    ///
+    /// # Errors
+    /// Errors of the function that chooses which samples are left out.
+    fn epoch_of(&self, manifest: &Arc<Manifest>) -> Result<Epoch> {
+        let served = self.options.leave_out.served(&self.reader, manifest)?;
+        Ok(Epoch {
             generation: manifest.summary.generation,
-            samples: served.end - served.start,
+            samples: served.left(manifest.summary.samples),
             workers: self.options.share.world,
             shuffle: self.options.shuffle,
             seed: self.options.seed,
             repeats: 0,
             unix_ms: unix_ms(),
-        }
+        })
     }
 
     /// Returns `epoch`. Logs a warning if it has no step for this worker.
@@ -238,6 +243,26 @@ impl Schedule {
         Err(Error::Manifest { path: ring.layout.manifest(generation), message, passing: true })
     }
 
+    /// Returns the positions that epoch `number` serves.
+    ///
+    /// # Errors
+    /// [`Error::Sample`]: another worker of the run, or the stream of the loaded state, leaves out other samples;
+    /// errors of the function that chooses them.
+    fn served(&self, number: u64, epoch: &Epoch, manifest: Option<&Arc<Manifest>>) -> Result<Remaining> {
+        let Some(manifest) = manifest else { return Ok(Remaining::default()) };
+        let served = self.options.leave_out.served(&self.reader, manifest)?;
+        let samples = served.left(manifest.summary.samples);
+        // A manifest that was lost and rebuilt can list fewer samples than the epoch had.
+        if samples != epoch.samples && (self.options.leave_out.is_any() || manifest.summary.lost == 0) {
+            let (logged, generation) = (counted(epoch.samples, "sample"), epoch.generation);
+            return Err(Error::Sample(format!(
+                "epoch {number} of the run reads {logged} of generation {generation}, but this stream has {samples}: \
+                 give all workers of a run, and a stream that resumes or replays it, the same hold_out"
+            )));
+        }
+        Ok(served)
+    }
+
     /// Returns the plan of epoch `number`; `None` if its generation is gone and the number of steps need not be
     /// equal.
     ///
@@ -272,10 +297,12 @@ impl Schedule {
                 "the generation of this epoch no longer exists; substituting samples from the newest generation"
             );
         }
-        let first = manifest.as_ref().map_or(0, |manifest| ring.training(manifest).start);
+        // A rule may have to read the samples.
+        let readable = manifest.as_ref().filter(|_| there || !self.options.leave_out.is_any());
+        let served = self.served(number, &epoch, readable)?;
         let order = Order::of(&epoch, number);
         let manifest = manifest.filter(|_| there);
-        Ok(Some(Plan { number, nth: self.begun, epoch, manifest, first, order, place }))
+        Ok(Some(Plan { number, nth: self.begun, epoch, manifest, served, order, place }))
     }
 }
 
