@@ -8,6 +8,7 @@ import numpy as np
 from ringreel import _dtypes
 from ringreel._convert import Converted, _as_bytes, convert
 from ringreel._errors import SampleError
+from ringreel._nested import flat, nested
 from ringreel._ringreel import Part
 from ringreel._sample import _array
 
@@ -46,6 +47,19 @@ class Batch(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self._values)
 
+    def nested(self) -> dict[str, Any]:
+        """Returns the parts as dicts in dicts: part ``a/b`` is ``["a"]["b"]``. See ``Sample.nested``.
+
+        Raises:
+            ConfigError: There are parts ``a`` and ``a/b``.
+
+        Example:
+            >>> batch = ringreel.Ring("config.yaml").dataset().batch([1, 2])
+            >>> batch.nested()["label"]
+            array([1, 2])
+        """
+        return nested(self)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (self.generation, list(self.sample_ids), self._values)
 
@@ -81,7 +95,7 @@ def parts_of_batch(samples: Any, names: Sequence[str]) -> tuple[list[Converted],
         SampleError: The samples do not match. The message names the part.
     """
     if isinstance(samples, Mapping):
-        given = list(samples.items())
+        given = list(flat(samples).items())
     elif isinstance(samples, (tuple, list)) and len(samples) == len(names):
         given = list(zip(names, samples, strict=True))
     else:

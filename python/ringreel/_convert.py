@@ -8,6 +8,7 @@ import numpy as np
 
 from ringreel import _dtypes
 from ringreel._errors import SampleError
+from ringreel._nested import flat
 
 #: Name, element type, bytes of one element, shape, and the bytes.
 Converted = tuple[str, str, int, tuple[int, ...], Any]
@@ -41,7 +42,7 @@ def parts_of(sample: Any, names: Sequence[str]) -> list[Converted]:
         SampleError: The sample does not match. The message names the part.
     """
     if isinstance(sample, Mapping):
-        return [convert(name, value) for name, value in sample.items()]
+        return [convert(name, value) for name, value in flat(sample).items()]
     if not isinstance(sample, (tuple, list)):
         hint = f"({_example(names)},)" if len(names) == 1 else f"({_example(names)})"
         raise SampleError(f"sample: expected a tuple {hint}, a dict, or a pair (sample, meta), found {_kind(sample)}")

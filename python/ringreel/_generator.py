@@ -128,7 +128,8 @@ class Generator:
 
         Args:
             sample (tuple | list | Mapping): The parts in the order of ``SAMPLE``, or a dict of parts by
-                name, or a pair ``(sample, meta)``. A pair is a tuple of two whose second element is a dict
+                name, or a pair ``(sample, meta)``. In a dict, a dict of parts is allowed in place of a part:
+                ``{"a": {"b": part}}`` is part ``a/b``. A pair is a tuple of two whose second element is a dict
                 and whose first is a tuple, a list or a dict.
 
                 A part is one of:

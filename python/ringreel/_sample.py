@@ -8,6 +8,7 @@ import numpy as np
 
 from ringreel import _dtypes
 from ringreel._errors import RingreelError
+from ringreel._nested import nested
 from ringreel._ringreel import Part
 
 if TYPE_CHECKING:
@@ -126,6 +127,29 @@ class Sample(Mapping[str, Any]):
             {'data': 'f32', 'label': 'i64'}
         """
         return {name: part.dtype for name, part in self._parts.items()}
+
+    def nested(self) -> dict[str, Any]:
+        """Returns the parts as dicts in dicts: part ``a/b`` is ``["a"]["b"]``.
+
+        ``Generator.write`` takes such a dict, and stores ``["a"]["b"]`` as part ``a/b``.
+
+        Returns:
+            dict: The values of the parts, as ``sample[name]`` returns them.
+
+        Raises:
+            ConfigError: There are parts ``a`` and ``a/b``.
+
+        Example:
+            >>> ring = ringreel.Ring({"DBNAME": "scans", "SWAP_CAP": 1, "SAMPLE": ["image/t1", "image/t2", "label"]})
+            >>> scan = {"image": {"t1": np.zeros((2, 2)), "t2": np.ones((2, 2))}, "label": 7}
+            >>> summary = ringreel.run_generator([scan], ring, promote=True)
+            >>> sample = ring.dataset()[0]
+            >>> list(sample), float(sample["image/t2"].sum())
+            (['image/t1', 'image/t2', 'label'], 4.0)
+            >>> sample.nested()["image"]["t2"].shape
+            (2, 2)
+        """
+        return nested(self)
 
     def dlpack(self, name: str) -> "Tensor":
         """Returns part ``name`` as an object that array packages import, as ``torch.from_dlpack`` does.

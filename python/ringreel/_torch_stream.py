@@ -80,6 +80,8 @@ class RingStream(_Iterable):
         repeat (bool): Whether a generation is read again while there is no newer one. Default True.
         timeout (float | None): Seconds to wait for a generation. None (the default) waits without limit.
         threads (int | None): Number of threads that read ahead. None (the default) uses up to 4.
+        nested (bool): Whether parts with ``/`` in their names become dicts in dicts, so that part ``a/b`` is
+            ``sample["a"]["b"]``, also in the batches. Default False.
         hold_out (HoldOut | None): A rule that leaves samples out, such as those of a ``ValidationDataset``.
 
     Raises:
@@ -132,6 +134,7 @@ class RingStream(_Iterable):
         timeout: float | None = None,
         threads: int | None = None,
         hold_out: HoldOut | None = None,
+        nested: bool = False,
     ) -> None:
         from ringreel.torch import _checked  # here, because that module imports this one
 
@@ -160,7 +163,10 @@ class RingStream(_Iterable):
         stream = self._ring._stream(*(self._share or (0, 1)), run=run, **self._options)
         known = self._ring.sample
         self._given = Conversion(
-            _checked(parts, known), as_tuple, transform, stream.seed, info, padding=equal == "pad", known=known
+            *(_checked(parts, known), as_tuple, transform, stream.seed, info),
+            padding=equal == "pad",
+            known=known,
+            is_nested=nested,
         )
 
     def __repr__(self) -> str:

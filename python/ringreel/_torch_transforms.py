@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from ringreel._nested import check_nesting, nested
 from ringreel._sample import Sample
 from ringreel._torch_batches import mark
 from ringreel._transforms import Transform, random_of
@@ -25,6 +26,7 @@ class Conversion:
         info: bool,
         padding: bool,
         known: Sequence[str] | None,
+        is_nested: bool = False,
     ) -> None:
         """Stores the arguments of the dataset.
 
@@ -36,13 +38,24 @@ class Conversion:
             info (bool): Whether to add the id, the generation and the position.
             padding (bool): Whether to add "is_padding".
             known (Sequence[str] | None): Names of all parts, if the configuration has them.
+            is_nested (bool): Whether parts with ``/`` in their names become dicts in dicts.
+
+        Raises:
+            ConfigError: The parts cannot be nested.
+            ValueError: ``as_tuple`` and ``is_nested``, or an item that ``info`` adds has the name of a part.
         """
+        if as_tuple and is_nested:
+            raise ValueError("as_tuple and nested: expected at most one, because a tuple has no names")
         self._parts = parts
         self._as_tuple = as_tuple
         self._transform = None if transform is None else Transform("transform", transform)
         self._seed = seed
         self._info = info
         self._padding = padding
+        self._nested = is_nested
+        if is_nested:
+            check_nesting(parts or known or ())
+            self._refuse({name.partition("/")[0] for name in parts or known or ()})
         self._refuse(parts or known or ())
 
     def _refuse(self, parts: Any) -> None:
@@ -57,6 +70,8 @@ class Conversion:
             for name, tensor in tensors.items():
                 if isinstance(tensor, torch.Tensor):
                     mark(tensor, sample, name)
+        if self._nested:
+            tensors = nested(tensors)
         if self._info:
             self._refuse(tensors)
             tensors.update((name, getattr(sample, name)) for name in _INFO)

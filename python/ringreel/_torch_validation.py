@@ -53,6 +53,7 @@ class ValidationDataset(_MapStyle):
             without limit.
         seed (int): Seed of ``rng``. Default 0.
         info (bool): Whether a sample has three more items, as for ``RingDataset``. Default False.
+        nested (bool): As for ``RingDataset``. Default False.
 
     Raises:
         ConfigError: The configuration cannot be used.
@@ -81,12 +82,14 @@ class ValidationDataset(_MapStyle):
         timeout: float | None = None,
         seed: int = 0,
         info: bool = False,
+        nested: bool = False,
     ) -> None:
         from ringreel.torch import _checked  # here, because that module imports this one
 
         ring = Ring._of(config)
         names, seed = _checked(parts, ring.sample), integer("seed", seed) % (1 << 64)
-        self._given = Conversion(names, as_tuple, transform, seed, info, padding=False, known=ring.sample)
+        known = ring.sample
+        self._given = Conversion(names, as_tuple, transform, seed, info, False, known, nested)
         self._path = ring.path
         self._samples: Dataset | Validation
         if checked_rule(hold_out) is None:

@@ -89,6 +89,8 @@ class RingDataset(_MapStyle):
         info (bool): Whether a sample has three more items: "sample_id" (str), "generation" and "position"
             (int). In a tuple they follow the parts. In a batch they are a list of str and two tensors.
             Default False.
+        nested (bool): Whether parts with ``/`` in their names become dicts in dicts, so that part ``a/b`` is
+            ``sample["a"]["b"]``, also in the batches. Default False.
         hold_out (HoldOut | None): A rule that leaves samples out, such as those of a ``ValidationDataset``.
             None (the default): all samples for training.
 
@@ -116,11 +118,13 @@ class RingDataset(_MapStyle):
         seed: int = 0,
         info: bool = False,
         hold_out: HoldOut | None = None,
+        nested: bool = False,
     ) -> None:
         ring = Ring._of(config)
         names = _checked(parts, ring.sample)
         seed = integer("seed", seed) % (1 << 64)
-        self._given = Conversion(names, as_tuple, transform, seed, info, padding=False, known=ring.sample)
+        known = ring.sample
+        self._given = Conversion(names, as_tuple, transform, seed, info, False, known, nested)
         self._config = ring._config
         self._pid = os.getpid()
         self._hold_out = checked_rule(hold_out)

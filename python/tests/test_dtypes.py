@@ -181,7 +181,6 @@ REFUSED = {
     "a nested one": np.zeros(2, [("a", [("b", "O", (2,))])]),
     "any object": Number(),
     "nothing": None,
-    "a dict": {"a": 1},
     "a masked array": np.ma.array([1, 2], mask=[0, 1]),
     "overlapping fields": np.zeros(2, np.dtype({"names": ["a", "b"], "formats": ["i4", "i4"], "offsets": [0, 2]})),
 }
