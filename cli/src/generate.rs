@@ -3,6 +3,7 @@
 use super::Common;
 use super::output::{in_words, is_broken_pipe, json_line, line, progress};
 use super::signals::Stop;
+use crate::render::totals;
 use anyhow::Context;
 use clap::Args;
 use indicatif::ProgressBar;
@@ -127,17 +128,11 @@ fn fill(
 }
 
 fn tell(options: &Options, summary: &Summary, seconds: f64) -> anyhow::Result<()> {
-    let Summary { finished, delivered, waiting, bytes, waited_seconds, swaps, quarantined, discarded, .. } = summary;
-    if options.common.json {
-        return Ok(json_line(&json!({ "summary": {
-            "finished": finished, "delivered": delivered, "waiting": waiting, "bytes": bytes,
-            "waited_seconds": waited_seconds, "swaps": swaps, "quarantined": quarantined, "discarded": discarded,
-            "waited_room_seconds": summary.waited_room_seconds,
-            "waited_readers_seconds": summary.waited_readers_seconds,
-            "made_seconds": summary.made_seconds, "wrote_seconds": summary.wrote_seconds, "seconds": seconds,
-        }}))?);
+    match options.common.json {
+        true => json_line(&totals::written(summary, None, seconds))?,
+        false => line(&totals::generated(summary, seconds))?,
     }
-    Ok(line(&crate::render::totals::generated(summary, seconds))?)
+    Ok(())
 }
 
 /// Rejects samples that do not fit into memory, before anything is allocated.

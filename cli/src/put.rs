@@ -7,6 +7,7 @@ use super::output::{in_words, is_broken_pipe, json_line, line};
 use super::signals::Stop;
 use crate::convert::import::ring::sample_of;
 use crate::convert::pack::array::Array;
+use crate::render::totals;
 use clap::Args;
 use folder::Folder;
 use ringreel::Config;
@@ -214,16 +215,10 @@ impl Put<'_> {
     }
 
     fn report(&self, summary: &Summary, seconds: f64) -> anyhow::Result<()> {
-        let Summary { finished, delivered, waiting, bytes, waited_seconds, swaps, quarantined, discarded, .. } =
-            summary;
         if self.options.common.json {
-            return Ok(json_line(&json!({ "summary": {
-                "finished": finished, "delivered": delivered, "waiting": waiting, "bytes": bytes,
-                "waited_seconds": waited_seconds, "swaps": swaps, "quarantined": quarantined, "discarded": discarded,
-                "refused": self.source.refusals(), "seconds": seconds,
-            }}))?);
+            return Ok(json_line(&totals::written(summary, Some(self.source.refusals()), seconds))?);
         }
-        tracing::info!("{finished} samples finished ({}) in {seconds:.1} s", human_bytes(*bytes));
+        tracing::info!("{} samples finished ({}) in {seconds:.1} s", summary.finished, human_bytes(summary.bytes));
         Ok(())
     }
 }

@@ -8,7 +8,7 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use testkit::cli::{Place, Running, eventually};
+use testkit::cli::{Place, Running, Said, eventually};
 
 const YAML: &str = "SAMPLE: [data, label]\nSWAP_CAP: 5000\nKEEP: 50";
 
@@ -102,6 +102,29 @@ fn stream_with_automatic_segments_prints_ids_while_it_waits() {
     assert_eq!(said.values("sample_id").len(), 3);
     assert_eq!(said.json()[3]["summary"]["finished"], 3, "{said:?}");
     drop(input);
+}
+
+/// The keys of the last line of a command with `--json`.
+fn summary_keys(said: &Said) -> Vec<String> {
+    let lines = said.json();
+    lines.last().unwrap()["summary"].as_object().unwrap().keys().cloned().collect()
+}
+
+#[test]
+fn json_summary_is_that_of_generate_with_the_refused_samples() {
+    let generated = Place::new(YAML).run(&["generate", "--samples", "1", "--shape", "1", "--json"]).ok();
+    let place = Place::new(YAML);
+    let (running, mut input) = Running::start_with_input(place.command(&["put", "--json"]));
+    input.write_all(&frame(&npz(0))).unwrap();
+    drop(input);
+    let put = running.finish().ok();
+    let mut expected = summary_keys(&generated);
+    expected.push("refused".to_owned());
+    let (mut keys, summary) = (summary_keys(&put), &put.json()[1]["summary"]);
+    expected.sort_unstable();
+    keys.sort_unstable();
+    assert_eq!(keys, expected);
+    assert_eq!(summary["refused"], 0);
 }
 
 #[test]

@@ -1,7 +1,8 @@
-//! The last lines of `ringreel generate`, `read` and `pack`.
+//! The last lines of `ringreel generate`, `put`, `read` and `pack`.
 
 use ringreel::humanize::human_bytes;
 use ringreel::write::generator::Summary;
+use serde_json::{Value, json};
 
 /// Describes what `ringreel generate` wrote.
 pub fn generated(summary: &Summary, seconds: f64) -> String {
@@ -11,6 +12,36 @@ pub fn generated(summary: &Summary, seconds: f64) -> String {
         "{finished} samples finished ({size}) in {seconds:.1} s, {rate:.1} samples/s; {delivered} readable, {waiting} \
          waiting for their generation to fill"
     )
+}
+
+/// Returns the last line of `ringreel generate --json` and `put --json`. `refused` is the number of samples that the
+/// ring refused, for commands that continue after such a sample.
+pub fn written(summary: &Summary, refused: Option<u64>, seconds: f64) -> Value {
+    // Names every field, so that a new one is not forgotten.
+    let Summary {
+        finished,
+        delivered,
+        waiting,
+        bytes,
+        waited_seconds,
+        waited_room_seconds,
+        waited_readers_seconds,
+        made_seconds,
+        wrote_seconds,
+        swaps,
+        quarantined,
+        discarded,
+    } = summary;
+    let mut totals = json!({
+        "finished": finished, "delivered": delivered, "waiting": waiting, "bytes": bytes,
+        "waited_seconds": waited_seconds, "swaps": swaps, "quarantined": quarantined, "discarded": discarded,
+        "waited_room_seconds": waited_room_seconds, "waited_readers_seconds": waited_readers_seconds,
+        "made_seconds": made_seconds, "wrote_seconds": wrote_seconds, "seconds": seconds,
+    });
+    if let Some(refused) = refused {
+        totals["refused"] = json!(refused);
+    }
+    json!({ "summary": totals })
 }
 
 /// The counts of `ringreel read`.
