@@ -1,7 +1,10 @@
 //! How a process spends its time: the time of a stream or a generator, divided between its activities, by the
 //! monotonic clock.
 
+mod generator_clock;
+
 use crate::coordination::Report;
+pub(crate) use generator_clock::{GeneratorClock, Writing};
 use serde::{Deserialize, Serialize};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -185,50 +188,6 @@ impl<const N: usize> Stopwatch<N> {
             times[activity] += since.elapsed();
         }
         times.map(|time| time.as_secs_f64())
-    }
-}
-
-/// What a generator does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Writing {
-    Made,
-    Wrote,
-    Room,
-    Readers,
-}
-
-/// Measures the times of a generator. Any thread may read it.
-#[derive(Debug)]
-pub(crate) struct GeneratorClock(Mutex<Stopwatch<4>>);
-
-impl GeneratorClock {
-    /// Begins in the caller.
-    pub fn start() -> GeneratorClock {
-        let clock = GeneratorClock(Mutex::new(Stopwatch::STOPPED));
-        clock.enter(Writing::Made);
-        clock
-    }
-
-    /// Begins an activity.
-    pub fn enter(&self, activity: Writing) {
-        let now = Instant::now();
-        lock(&self.0).switch(Some(activity as usize), now);
-    }
-
-    /// Begins an activity in the same call if the generator waits.
-    pub fn end_wait(&self) {
-        let mut watch = lock(&self.0);
-        if watch.current.is_some_and(|(activity, _)| activity >= Writing::Room as usize) {
-            watch.switch(Some(Writing::Wrote as usize), Instant::now());
-        }
-    }
-
-    /// Returns the times so far.
-    pub fn times(&self) -> GeneratorTimes {
-        let watch = lock(&self.0);
-        let [made_seconds, wrote_seconds, waited_room_seconds, waited_readers_seconds] = watch.seconds();
-        let now = watch.current.map_or("", |(activity, _)| [MADE, WROTE, ROOM, READERS][activity]).to_owned();
-        GeneratorTimes { made_seconds, wrote_seconds, waited_room_seconds, waited_readers_seconds, now }
     }
 }
 
