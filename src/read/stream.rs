@@ -221,6 +221,20 @@ impl Stream {
         Ok(())
     }
 
+    /// Ends the stream without leaving its run, so that a stream that loads its state later finds the generations that
+    /// this one had still to read: if the run has a name, they are kept for RUN_GRACE after another process has found
+    /// that the reader is gone, and use disk space until then. Use it instead of a drop in a program that saves the
+    /// state, ends, and is started again, such as a job that is preempted.
+    ///
+    /// The protocol needs no rule for this, because it is what remains of a reader that was killed: its note in the log
+    /// of the run stays, and its heartbeat stops. (Its entry in the list of members is removed, as a manager removes
+    /// that of a dead process, so that monitoring does not report a process that does not answer.) As with such a
+    /// reader, REUSE waits for its worker until a lease is over, and then no longer; the worker counts as alive while
+    /// another stream of the same [`Reader`] runs.
+    pub fn suspend(mut self) {
+        self.progress.stay();
+    }
+
     /// Returns the plan of the epoch of the next sample, if there is one yet.
     fn next_plan(&self) -> Option<&Arc<Plan>> {
         self.delivery.queue.front().map(|step| &step.plan).or(self.schedule.plan())

@@ -1,9 +1,10 @@
 //! RUN_GRACE: how long the generations of a killed run are kept.
 
+use ringreel::StreamOptions;
 use ringreel::coordination::Report;
 use ringreel::run_log::{Epoch, RunLog};
 use ringreel::runs::MAX_PINNED;
-use testkit::stream::{World, decide, eventually};
+use testkit::stream::{World, decide, eventually, take, worker};
 
 /// An epoch of one worker that reads `generation`.
 fn epoch(generation: u64) -> Epoch {
@@ -129,4 +130,39 @@ fn grace_keeps_16_generations_and_yields_to_living_readers() {
     ring.settings.max_bytes = Some(1);
     let left = reclaimed(&place, &ring);
     assert!(left.starts_with(&[2, 3]) && [15, 16].contains(&left.len()), "{left:?}");
+}
+
+/// A stream that is suspended leaves its generations for the stream that resumes from its state, as a killed one does;
+/// a stream that is dropped does not.
+#[test]
+fn suspended_run_resumes_exactly_after_promotions() {
+    for suspends in [true, false] {
+        let place = World::new("SWAP_CAP: 8\nKEEP: 0\nLEASE_SECONDS: 0.1\n");
+        place.generation(0..8);
+        let of = |run: &str| StreamOptions { run: Some(run.to_owned()), shuffle: true, seed: 7, ..worker(0, 1) };
+        let whole = take(&mut place.stream(of("other")), 8);
+        let mut stream = place.stream(of("training"));
+        assert_eq!(take(&mut stream, 3), whole[..3]);
+        let (ring, state) = (place.ring(), stream.state());
+        assert!(ring.has_readers().unwrap());
+        if suspends {
+            stream.suspend();
+        } else {
+            drop(stream);
+        }
+        assert_eq!(ring.coordination.members().unwrap(), [], "no process is reported as silent");
+        eventually("the reader counts as gone", || !ring.has_readers().unwrap());
+        for n in 1..5 {
+            place.generation(8 * n..8 * n + 8);
+            ring.reclaim().unwrap();
+        }
+        assert_eq!((2..5).filter(|g| place.has(*g)).count(), 0);
+        assert_eq!(place.has(1), suspends);
+        if suspends {
+            let mut resumed = place.stream(of("training"));
+            resumed.load(&state).unwrap();
+            assert_eq!(take(&mut resumed, 5), whole[3..]);
+            assert_eq!(take(&mut resumed, 8)[0].generation, 5);
+        }
+    }
 }

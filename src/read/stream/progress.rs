@@ -438,6 +438,12 @@ impl Progress {
         self.run.leave(finished);
     }
 
+    /// Keeps what the run's log says of this stream, and does not leave the run.
+    pub(crate) fn stay(&mut self) {
+        self.run.log_unlogged();
+        self.arrived = None;
+    }
+
     /// Makes epoch `number` the next one, after `finished` others, as a loaded state says.
     pub(crate) fn restart(&mut self, finished: u64, number: u64) {
         self.run.is_loaded = true;
