@@ -120,10 +120,9 @@ def main() -> int:
         if rank == 0 and (step % 10 == 0 or stopping):
             print(f"step {step} loss {loss.item():.4f} generation {samples[-1].generation}", flush=True)
         if stopping:
-            # Not `sys.exit`, which would close the stream. A stream that is not closed counts as killed, and the ring
-            # keeps its generations for RUN_GRACE, so that the next start finds them.
-            sys.stdout.flush()
-            os._exit(REQUEUE)
+            # Unlike `close`, this makes the ring keep the stream's generations for RUN_GRACE, for the next start.
+            stream.suspend()
+            return REQUEUE
     return 0
 
 

@@ -73,7 +73,8 @@ from ringreel._ringreel import __version__
 from ringreel._run import run_generator, run_manager
 from ringreel._sample import Sample, Tensor
 from ringreel._shard import PADDING, Shard
-from ringreel._stream import Stream, StreamStats
+from ringreel._stats import StreamStats
+from ringreel._stream import Stream
 from ringreel._validation import Validation
 
 __all__ = [  # noqa: RUF022 (in the order of sorted())

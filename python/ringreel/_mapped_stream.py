@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from ringreel._arguments import integer
 from ringreel._length import ADVICE
 from ringreel._sample import Sample
+from ringreel._stats import StreamStats
 from ringreel._transforms import Transform, random_of
 
 if TYPE_CHECKING:
@@ -258,6 +259,34 @@ class MappedStream(Iterator[Any]):
         """
         self._source.close()
         self._outputs.clear()
+
+    def suspend(self) -> None:
+        """Closes the stream, but keeps its place in its run. See ``Stream.suspend``.
+
+        Example:
+            >>> twice = ringreel.Ring("config.yaml").stream(run="nightly").flat_map(lambda sample: [sample, sample])
+            >>> sample, state = next(twice), twice.state_dict()
+            >>> twice.suspend()
+            >>> list(twice)
+            []
+        """
+        self._source.suspend()
+        self._outputs.clear()
+
+    def stats(self) -> StreamStats:
+        """Returns the times and counts of the stream. See ``Stream.stats``.
+
+        The functions count as the caller's step.
+
+        Returns:
+            StreamStats: Times in seconds, and counts.
+
+        Example:
+            >>> labels = ringreel.Ring("config.yaml").stream(epochs=2).map(lambda sample: int(sample["label"]))
+            >>> sum(labels), labels.stats().reads_per_sample
+            (12, 2.0)
+        """
+        return self._source.stats()
 
     def __enter__(self) -> Self:
         return self

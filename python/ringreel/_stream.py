@@ -1,7 +1,6 @@
 """Streams: samples one after the other, for one worker of many."""
 
 import contextlib
-import dataclasses
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,46 +13,10 @@ from ringreel._length import ADVICE, length_of_epochs
 from ringreel._log import Waiting, logger
 from ringreel._mapped_stream import MappedStream
 from ringreel._sample import Sample
+from ringreel._stats import StreamStats
 
 #: Default number of threads that read ahead.
 _THREADS = min(4, os.cpu_count() or 1)
-
-
-@dataclasses.dataclass(frozen=True)
-class StreamStats:
-    """How a stream and its caller spent their time, and what the stream read.
-
-    Times are measured with the monotonic clock. They begin with the first call of ``next`` and end when
-    the stream ends.
-
-    Attributes:
-        waited_seconds (float): Seconds in ``next`` without a sample in the ring: until the ring was
-            created, a generation was published, or a server answered again.
-        read_seconds (float): Seconds in ``next`` for the rest: opening, checking, decompressing and
-            copying samples, or waiting for the threads that do this ahead.
-        step_seconds (float): Seconds in the caller, between two calls of ``next``.
-        starved (float | None): ``waited_seconds`` divided by the sum of the three, from 0 to 1.
-        share_read (float | None): Distinct samples read, divided by the number of training samples in
-            the generations that were read. With several ranks or loader workers, a stream reads its share.
-        reads_per_sample (float | None): Mean number of times that each distinct sample was read.
-        age_seconds (float | None): Mean age of a sample when it was read: this machine's clock minus the
-            clock of the machine that generated it. It is as accurate as the two clocks agree.
-
-    Example:
-        >>> stream = ringreel.Ring("config.yaml").stream(epochs=2)
-        >>> samples = list(stream)
-        >>> stats = stream.stats()
-        >>> stats.share_read, stats.reads_per_sample
-        (1.0, 2.0)
-    """
-
-    waited_seconds: float = 0.0
-    read_seconds: float = 0.0
-    step_seconds: float = 0.0
-    starved: float | None = None
-    share_read: float | None = None
-    reads_per_sample: float | None = None
-    age_seconds: float | None = None
 
 
 class Stream(Iterator[Sample]):
@@ -398,10 +361,43 @@ class Stream(Iterator[Sample]):
             >>> int(sample["label"]), list(stream)
             (0, [])
         """
+        self._end(suspends=False)
+
+    def suspend(self) -> None:
+        """Ends the stream as ``close`` does, but keeps its place in its run, as if the process had been killed.
+
+        For a program that saves its state, ends, and is started again, such as a preempted job. If the run has
+        a name, the ring keeps the generations that it had still to read for ``RUN_GRACE`` seconds, so that a
+        stream that loads the state continues with exactly the next sample. They use disk space until then,
+        also if the program never returns. After ``close``, only ``KEEP`` keeps them.
+
+        Call it after ``state_dict``. A ``close`` that follows, such as that of a ``with`` block, has no effect.
+
+        Example:
+            >>> ring = ringreel.Ring("config.yaml")
+            >>> stream = ring.stream(run="nightly", epochs=1)
+            >>> int(next(stream)["label"])
+            0
+            >>> state = stream.state_dict()
+            >>> stream.suspend()
+
+            In the next job:
+
+            >>> stream = ring.stream(run="nightly", epochs=1)
+            >>> stream.load_state_dict(state)
+            >>> int(next(stream)["label"])
+            1
+        """
+        self._end(suspends=True)
+
+    def _end(self, suspends: bool) -> None:
         self._closed = True
         stream, self._stream = self._stream, None
         if stream is not None:
-            stream.close()
+            if suspends:
+                stream.suspend()
+            else:
+                stream.close()
             with contextlib.suppress(RingreelError):  # raised in a forked child: the parent owns the stream
                 self._missed = stream.missing
                 stats = stream.stats()

@@ -1,6 +1,12 @@
 """A ring as an iterable dataset: one epoch after the other, shared among ranks and loader workers."""
 
+import contextlib
+import ctypes
+import multiprocessing.context
+import multiprocessing.sharedctypes
+import os
 import uuid
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -8,10 +14,12 @@ import torch
 
 from ringreel._dataset import Dataset
 from ringreel._environment import distributed_rank, rank_and_world, run_name
+from ringreel._errors import RingreelError
 from ringreel._hold_out import HoldOut, checked_rule
 from ringreel._length import length_of, length_of_epochs, share_of
 from ringreel._ring import Config, Ring, _placed, _tell_alone
 from ringreel._sample import Sample
+from ringreel._stats import StreamStats
 from ringreel._stream import Stream
 from ringreel._torch_transforms import Conversion
 from ringreel._worker_watch import end_with_parent
@@ -22,6 +30,25 @@ if TYPE_CHECKING:  # so that mypy sees the same class with torch and without it
         pass
 else:
     _Iterable = torch.utils.data.IterableDataset
+
+
+class _Loops:
+    """The iterators of a ``RingStream`` in this process."""
+
+    def __init__(self, suspends: Any = None) -> None:
+        self.pid = os.getpid()
+        # Shared with the loader workers, which see there that their iterators are to be suspended.
+        self.suspends = multiprocessing.sharedctypes.RawValue(ctypes.c_bool, False) if suspends is None else suspends
+        self.running: weakref.WeakSet[RingIterator] = weakref.WeakSet()
+        self.ended = StreamStats()
+
+    def end(self, iterator: "RingIterator") -> None:
+        """Counts an iterator that is not used any more."""
+        self.running.discard(iterator)
+        self.ended = StreamStats.sum([self.ended, iterator.stats()])
+
+    def stats(self) -> StreamStats:
+        return StreamStats.sum([self.ended, *(iterator.stats() for iterator in list(self.running))])
 
 
 class RingStream(_Iterable):
@@ -146,6 +173,7 @@ class RingStream(_Iterable):
         self._turns = 0
         self._told = False
         self._newest: Dataset | None = None
+        self._loops = _Loops()
         self._options: dict[str, Any] = {
             "shuffle": shuffle,
             "seed": seed,
@@ -174,7 +202,67 @@ class RingStream(_Iterable):
 
     def __getstate__(self) -> dict[str, Any]:
         # torch.distributed is not initialized in a spawned worker.
-        return {**self.__dict__, "_share": self._placed(), "_newest": None}
+        state = {**self.__dict__, "_share": self._placed(), "_newest": None}
+        del state["_loops"]
+        # Only a process that is being started can share memory with this one. A copy is independent.
+        if multiprocessing.context.get_spawning_popen() is not None:
+            state["_suspends"] = self._loops.suspends
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        state = dict(state)
+        self._loops = _Loops(state.pop("_suspends", None))
+        self.__dict__.update(state)
+
+    def _here(self) -> _Loops:
+        """Returns the iterators of this process."""
+        if self._loops.pid != os.getpid():  # in a forked child, where the iterators are the parent's
+            self._loops = _Loops(self._loops.suspends)
+        return self._loops
+
+    def stats(self) -> StreamStats:
+        """Returns how the iterators of this process and their callers spent their time. Never blocks.
+
+        Adds up all iterations, each from its first sample to its end. The conversion to tensors and
+        ``transform`` count as the caller's step. With a ``DataLoader`` that has workers, the streams are in the
+        workers: each measures its own, whose caller is the worker, and this process has none. In a worker,
+        ``torch.utils.data.get_worker_info().dataset.stats()`` returns them. ``ringreel status`` and
+        ``ringreel top`` show those of all workers.
+
+        Returns:
+            StreamStats: Times in seconds, and counts. See ``ringreel.Stream.stats``.
+
+        Example:
+            >>> import torch
+            >>> from ringreel.torch import RingStream
+            >>> stream = RingStream("config.yaml", epochs=1, repeat=False)
+            >>> batches = list(torch.utils.data.DataLoader(stream, batch_size=2))
+            >>> stats = stream.stats()
+            >>> stats.distinct, stats.share_read, stats.starved < 1
+            (4, 1.0, True)
+        """
+        return self._here().stats()
+
+    def suspend(self) -> None:
+        """Keeps the places of all iterators in their run, those of loader workers too.
+
+        For a program that saves its state, ends, and is started again: see ``ringreel.Stream.suspend``. Call it
+        after the states were saved, and then end the program. The iterators of this process end. Those of
+        workers end with their loader, and then stay in the run.
+
+        Example:
+            >>> from ringreel.torch import RingStream
+            >>> stream = RingStream("config.yaml", run="nightly")
+            >>> iterator = iter(stream)
+            >>> sample, state = next(iterator), iterator.state_dict()
+            >>> stream.suspend()
+            >>> list(iterator)
+            []
+        """
+        loops = self._here()
+        loops.suspends.value = True
+        for iterator in list(loops.running):
+            iterator.suspend()
 
     def __len__(self) -> int:
         """Returns the number of samples of this rank in one iteration, over all its epochs and workers.
@@ -237,7 +325,7 @@ class RingStream(_Iterable):
         stream = self._ring._stream(
             rank * workers + worker, world_size * workers, run=run, goes_on=turn, own=True, **self._options
         )
-        return RingIterator(stream, self._given)
+        return RingIterator(stream, self._given, self._here())
 
     def _placed(self) -> tuple[int, int]:
         """Returns the rank of this process and the number of ranks."""
@@ -254,9 +342,19 @@ class RingIterator(Iterator[Any]):
         {'label': tensor(0)}
     """
 
-    def __init__(self, stream: Stream, given: Callable[[Sample], Any]) -> None:
+    def __init__(self, stream: Stream, given: Callable[[Sample], Any], loops: _Loops) -> None:
         self._stream = stream
         self._given = given
+        self._loops = loops
+        loops.running.add(self)
+
+    def __del__(self) -> None:
+        if self._loops.pid != os.getpid():  # the parent's, in a forked child
+            return
+        if self._loops.suspends.value:
+            self.suspend()
+        with contextlib.suppress(RingreelError):
+            self._loops.end(self)
 
     def __iter__(self) -> "RingIterator":
         return self
@@ -268,6 +366,34 @@ class RingIterator(Iterator[Any]):
     def missing(self) -> list[int]:
         """Generations that ``KEEP`` covers and were missing. See ``ringreel.Stream.missing``."""
         return self._stream.missing
+
+    def stats(self) -> StreamStats:
+        """Returns the times and counts of this worker. See ``RingStream.stats``.
+
+        Returns:
+            StreamStats: Times in seconds, and counts.
+
+        Example:
+            >>> from ringreel.torch import RingStream
+            >>> iterator = iter(RingStream("config.yaml"))
+            >>> sample = next(iterator)
+            >>> iterator.stats().distinct
+            1
+        """
+        return self._stream.stats()
+
+    def suspend(self) -> None:
+        """Ends the iterator, but keeps its place in the run. See ``ringreel.Stream.suspend``.
+
+        Example:
+            >>> from ringreel.torch import RingStream
+            >>> iterator = iter(RingStream("config.yaml", run="nightly"))
+            >>> sample, state = next(iterator), iterator.state_dict()
+            >>> iterator.suspend()
+            >>> list(iterator)
+            []
+        """
+        self._stream.suspend()
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the position of this worker. See ``ringreel.Stream.state_dict``.

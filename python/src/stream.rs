@@ -30,7 +30,19 @@ struct Lazy {
     options: StreamOptions,
     /// Whether each sample gets private, writable memory.
     own: bool,
+    /// Whether the stream ends without leaving its run.
+    suspends: Arc<AtomicBool>,
     stream: Option<ringreel::Stream>,
+}
+
+impl Drop for Lazy {
+    fn drop(&mut self) {
+        if self.suspends.load(Ordering::Relaxed)
+            && let Some(stream) = self.stream.take()
+        {
+            stream.suspend();
+        }
+    }
 }
 
 impl Lazy {
@@ -59,6 +71,7 @@ pub struct Stream {
     closed: AtomicBool,
     /// What the function that chooses the samples to leave out raised.
     raised: Raised,
+    suspends: Arc<AtomicBool>,
 }
 
 /// An exception that a call out of Rust raised.
@@ -148,8 +161,10 @@ impl Stream {
             leave_out,
         };
         let position = |lazy: &Lazy| lazy.stream.as_ref().map(ringreel::Stream::position);
-        let stream = Exclusive::new("stream", ADVICE, Lazy { config, options, own, stream: None }, position);
-        Ok(Stream { stream: OwnProcess::new(stream), closed: AtomicBool::new(false), raised })
+        let suspends = Arc::new(AtomicBool::new(false));
+        let lazy = Lazy { config, options, own, suspends: suspends.clone(), stream: None };
+        let stream = Exclusive::new("stream", ADVICE, lazy, position);
+        Ok(Stream { stream: OwnProcess::new(stream), closed: AtomicBool::new(false), suspends, raised })
     }
 
     /// Returns the next item: (sample or None, whether it is a padding sample, the number of its epoch in the run,
@@ -175,6 +190,12 @@ impl Stream {
     /// Closes the stream. Ends a call that waits, in this thread or another one.
     fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
+    }
+
+    /// Closes the stream like `close`, and makes it stay in its run when it is dropped.
+    fn suspend(&self) {
+        self.suspends.store(true, Ordering::Relaxed);
+        self.close();
     }
 
     /// The number of epochs that were completed when the last call returned.
@@ -210,6 +231,8 @@ impl Stream {
         dict.set_item("waited_seconds", stats.waited_seconds)?;
         dict.set_item("read_seconds", stats.read_seconds)?;
         dict.set_item("step_seconds", stats.step_seconds)?;
+        dict.set_item("distinct", stats.distinct)?;
+        dict.set_item("offered", stats.offered)?;
         dict.set_item("share_read", stats.share_read)?;
         dict.set_item("reads_per_sample", stats.reads_per_sample)?;
         dict.set_item("age_seconds", stats.age_seconds)?;

@@ -650,18 +650,22 @@ KILLED = """
         if len(given) == 6:
             pathlib.Path("given.json").write_text(json.dumps(given))
             pathlib.Path("states.json").write_text(json.dumps(list(states.values())))
-            os.kill(os.getpid(), signal.SIGKILL)
+            if sys.argv[3] == "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            stream.suspend()
+            sys.exit()
 """
 
 
-def test_killed_loader_resumes_exactly_after_promotions(script, tmp_path, caplog):
-    """RUN_GRACE keeps the generation that the killed workers were reading."""
+@pytest.mark.parametrize("end", ["kill", "suspend"])
+def test_killed_loader_resumes_exactly_after_promotions(script, tmp_path, caplog, end):
+    """RUN_GRACE keeps the generation that the killed or suspended workers were reading."""
     keys = {"RING": str(tmp_path / "ring"), "SAMPLE": ["data"], "SWAP_CAP": 400, "SEGMENT_SAMPLES": 100}
     keys |= {"KEEP": 0, "LEASE_SECONDS": 0.5, "POLL_SECONDS": 0.02}
     ring = ringreel.Ring(keys)
     add(ring, numbered(400))
-    killed = script(KILLED, json.dumps(keys), os.path.dirname(__file__))
-    assert killed.end() == -signal.SIGKILL, killed.said
+    killed = script(KILLED, json.dumps(keys), os.path.dirname(__file__), end)
+    assert killed.end() == (-signal.SIGKILL if end == "kill" else 0), killed.said
     states = json.loads((tmp_path / "states.json").read_text())
     notes = tmp_path / "ring" / "index" / "notes" / "run.killed"
     with managed(keys, caplog):
@@ -675,3 +679,42 @@ def test_killed_loader_resumes_exactly_after_promotions(script, tmp_path, caplog
     loader = DataLoader(_WithStates(stream, states), batch_size=None, num_workers=2)
     given = json.loads((tmp_path / "given.json").read_text())
     assert sorted(given + [number for _, number, _ in loader]) == [*range(400)]
+
+
+class _WithStats(torch.utils.data.IterableDataset):
+    """Yields the number of distinct samples that its worker has read."""
+
+    def __init__(self, stream):
+        self.stream = stream
+
+    def __iter__(self):
+        for _ in self.stream:
+            yield torch.utils.data.get_worker_info().dataset.stream.stats().distinct
+
+
+def test_stats_add_up_the_loops_of_this_process(ring_of):
+    stream = RingStream(ring_of(4), epochs=1)
+    assert stream.stats() == ringreel.StreamStats()
+    begun = time.monotonic()
+    for _ in range(2):
+        for _ in DataLoader(stream, batch_size=2, collate_fn=collate):
+            time.sleep(0.05)
+    for _ in stream:
+        break  # left after one sample
+    whole = time.monotonic() - begun
+    stats = stream.stats()
+    assert (stats.distinct, stats.offered, stats.reads_per_sample) == (9, 12, 1.0)
+    assert stats.step_seconds >= 0.2 and stats.read_seconds > 0
+    assert stats.waited_seconds + stats.read_seconds + stats.step_seconds <= whole
+    assert stream.stats() == stats, "no time counts between two loops"
+    assert pickle.loads(pickle.dumps(stream)).stats() == ringreel.StreamStats()
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_stats_of_loader_workers_are_in_the_workers(ring_of, context):
+    stream = RingStream(ring_of(8), epochs=1)
+    iterator = iter(stream)  # of this process; a worker does not count it
+    next(iterator)
+    loader = DataLoader(_WithStats(stream), batch_size=None, num_workers=2, multiprocessing_context=context)
+    assert sorted(int(distinct) for distinct in loader) == [1, 1, 2, 2, 3, 3, 4, 4]
+    assert stream.stats().distinct == 1
