@@ -66,7 +66,7 @@ from ringreel._hold_out import HoldOut
 from ringreel._input_split import InputSplit
 from ringreel._loader import StreamLoader
 from ringreel._mapped_stream import MappedStream
-from ringreel._mixture import Mixture
+from ringreel._mixture import Mixture, MixtureStats
 from ringreel._prefetch import Prefetch
 from ringreel._ring import Ring
 from ringreel._ringreel import __version__
@@ -90,6 +90,7 @@ __all__ = [  # noqa: RUF022 (in the order of sorted())
     "InputSplit",
     "MappedStream",
     "Mixture",
+    "MixtureStats",
     "PADDING",
     "Prefetch",
     "ReclaimedError",

@@ -15,6 +15,7 @@ from ringreel._length import length_of
 from ringreel._prefetch import Prefetch
 from ringreel._shard import PADDING, DatasetLike, Pair, Sharing, checked_comment, line_filter, tell_unknown
 from ringreel._sources import Place, source_of
+from ringreel._stats import Calls, StreamStats
 
 # Default number of items in the buffer of a loader that shuffles.
 _BUFFER = 1000
@@ -173,6 +174,7 @@ class StreamLoader(DatasetLike):
         self._comment = checked_comment(comment)
         self._prefetch = integer("prefetch", prefetch, 0)
         self._place = Place()
+        self._calls = Calls()
         tell_unknown(self._source)
 
     def __repr__(self) -> str:
@@ -202,6 +204,27 @@ class StreamLoader(DatasetLike):
             []
         """
         return sorted(self._source.missing())
+
+    def stats(self) -> StreamStats:
+        """Returns how this loader and its caller spent their time, over all iterations. Never blocks.
+
+        Another thread may call it while ``next`` waits. The time between two iterations does not count. With
+        torch's ``DataLoader``, each worker has a copy of the loader, which measures the worker.
+
+        Returns:
+            StreamStats: ``waited_seconds`` are those without a generation of the ``Ring``, or those of the
+            streams that the source made; with ``prefetch``, those of the thread, but no more than in ``next``.
+            ``read_seconds`` are the rest of the time in ``next``, with ``parse`` and ``collate``, and
+            ``step_seconds`` those in the caller. The counts are 0, the ratios of counts None.
+
+        Example:
+            >>> loader = ringreel.StreamLoader(ringreel.Ring("config.yaml"), 2)
+            >>> batches = list(loader)
+            >>> stats = loader.stats()
+            >>> stats.read_seconds > 0, stats.starved < 1
+            (True, True)
+        """
+        return self._calls.stats(self._source.waited_seconds())
 
     def __len__(self) -> int:
         """Returns the number of batches of a whole iteration, over all its epochs.
@@ -244,6 +267,17 @@ class StreamLoader(DatasetLike):
         first batch is requested. With several iterators, ``state_dict`` describes the one that started
         last.
         """
+        self._calls.enter()
+        try:
+            for batch in self._rest():
+                self._calls.leave()
+                yield batch
+                self._calls.enter()
+        finally:
+            self._calls.stop()
+
+    def _rest(self) -> Iterator[Any]:
+        """Yields the batches of an iteration that starts now."""
         place = self._place = self._next_place()
         while self._epochs is None or place.epoch < place.first + self._epochs:
             yield from self._epoch(place)

@@ -1,5 +1,6 @@
 """Mixtures: several streams of samples as one."""
 
+import dataclasses
 import hashlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,8 +11,32 @@ from ringreel._arguments import integer
 from ringreel._errors import RingreelError
 from ringreel._loader import check_state
 from ringreel._ring import Ring
+from ringreel._stats import Calls, StreamStats
 
 _FORMAT = "ringreel.Mixture/1"
+
+
+@dataclasses.dataclass(frozen=True)
+class MixtureStats(StreamStats):
+    """How a ``Mixture`` and its caller spent their time, and what its sources read.
+
+    The attributes of ``StreamStats`` are those of the mixture as a whole. ``waited_seconds`` is the sum over
+    the sources, ``read_seconds`` the rest of the time in ``next``, and ``step_seconds`` the time of the
+    mixture's caller. The counts are sums over the sources that have ``stats``.
+
+    Attributes:
+        sources (tuple[StreamStats | None, ...]): Those of each source, None for a source without ``stats``.
+            The ``step_seconds`` of a source contain the time in which the mixture read other sources.
+
+    Example:
+        >>> mixture = ringreel.Mixture([ringreel.Ring("config.yaml").stream(epochs=1), ["a", "b"]])
+        >>> items = list(mixture)
+        >>> stats = mixture.stats()
+        >>> stats.distinct, stats.sources[0].distinct, stats.sources[1]
+        (4, 4, None)
+    """
+
+    sources: tuple[StreamStats | None, ...] = ()
 
 
 class Mixture(Iterator[Any]):
@@ -79,6 +104,7 @@ class Mixture(Iterator[Any]):
                 )
         self._read: set[int] = set()  # Sources from which an iterator was made.
         self._closed = False
+        self._calls = Calls()
         self._begin([0] * len(self._sources), [False] * len(self._sources), None)
 
     def _begin(self, given: list[int], ended: list[bool], last: int | None) -> None:
@@ -145,6 +171,19 @@ class Mixture(Iterator[Any]):
         return self
 
     def __next__(self) -> Any:
+        self._calls.enter()
+        try:
+            item = self._draw()
+        except StopIteration:
+            self._calls.stop()
+            raise
+        except BaseException:
+            self._calls.leave()
+            raise
+        self._calls.leave()
+        return item
+
+    def _draw(self) -> Any:
         while (chosen := self._choice()) is not None:
             try:
                 item = next(self._opened(chosen))
@@ -268,6 +307,46 @@ class Mixture(Iterator[Any]):
         """Returns the arguments that determine the order."""
         return {"weights": list(self._weights), "seed": self._seed, "stop": self._stop}
 
+    def stats(self) -> MixtureStats:
+        """Returns how the mixture and its caller spent their time, and what was read. Never blocks.
+
+        Another thread may call it while ``next`` waits. See ``Stream.stats``.
+
+        Returns:
+            MixtureStats: Times in seconds, and counts: of the mixture, and of each source.
+
+        Example:
+            >>> ring = ringreel.Ring("config.yaml")
+            >>> mixture = ringreel.Mixture([ring.stream(epochs=1), ring.stream(epochs=2)])
+            >>> samples = list(mixture)
+            >>> stats = mixture.stats()
+            >>> stats.reads_per_sample, [source.reads_per_sample for source in stats.sources]
+            (1.5, [1.0, 2.0])
+        """
+        sources = tuple(_stats_of(source) for source in self._sources)
+        total = StreamStats.sum(stats for stats in sources if stats is not None)
+        own = self._calls.stats(total.waited_seconds)
+        seconds = {name: getattr(own, name) for name in ("waited_seconds", "read_seconds", "step_seconds", "starved")}
+        return MixtureStats(**{**dataclasses.asdict(total), **seconds}, sources=sources)
+
+    def suspend(self) -> None:
+        """Ends the mixture; suspends each source that has ``suspend``, and closes the others.
+
+        See ``Stream.suspend``. Call it after ``state_dict``.
+
+        Example:
+            >>> mixture = ringreel.Mixture([ringreel.Ring("config.yaml").stream(run="nightly")])
+            >>> sample, state = next(mixture), mixture.state_dict()
+            >>> mixture.suspend()
+            >>> list(mixture)
+            []
+        """
+        for source in self._sources:
+            suspend = getattr(source, "suspend", None)
+            if suspend is not None:
+                suspend()
+        self.close()
+
     def close(self) -> None:
         """Closes each source, and its iterator, if it has ``close``. Ends the mixture.
 
@@ -284,6 +363,7 @@ class Mixture(Iterator[Any]):
                 if close is not None:
                     close()
         self._closed = True
+        self._calls.stop()
 
     def __enter__(self) -> Self:
         return self
@@ -347,3 +427,8 @@ def _uniform(seed: int, draw: int, ended: int) -> float:
 
 def _has_state(source: Any) -> bool:
     return hasattr(source, "state_dict") and hasattr(source, "load_state_dict")
+
+
+def _stats_of(source: Any) -> StreamStats | None:
+    stats = source.stats() if hasattr(source, "stats") else None
+    return stats if isinstance(stats, StreamStats) else None

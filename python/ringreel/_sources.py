@@ -1,7 +1,9 @@
 """What a ``StreamLoader`` reads: files, rings, and anything that can be iterated over repeatedly."""
 
+import contextlib
 import dataclasses
 import os
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +13,7 @@ from ringreel._errors import DamagedSampleError, ReclaimedError
 from ringreel._files import Files, is_pattern, names_of, refuse_paths
 from ringreel._log import logger
 from ringreel._ring import Ring
+from ringreel._stats import StreamStats
 
 
 @dataclasses.dataclass
@@ -98,6 +101,10 @@ class Source:
         """Returns the number of items of one share of a source that shares its items itself."""
         raise TypeError(f"the length of {self.name} is unknown until it was read")
 
+    def waited_seconds(self) -> float:
+        """Returns the seconds for which a ring had no sample, up to now."""
+        return 0.0
+
 
 class _Iterable(Source):
     """An iterable that can be read repeatedly."""
@@ -141,6 +148,7 @@ class _Callable(Source):
 
     makes = True
     last: Any = None
+    _before = 0.0  # Seconds that the iterators before the last one waited.
 
     @property
     def name(self) -> str:
@@ -153,8 +161,13 @@ class _Callable(Source):
         iterator: Iterator[Any] = iter(made)
         if iterator is self.last:
             raise TypeError(f"{self.name} returned the same iterator again: it must make a new one for each epoch")
+        self._before = self.waited_seconds()
         self.last = iterator
         return iterator
+
+    def waited_seconds(self) -> float:
+        stats = self.last.stats() if hasattr(self.last, "stats") else None
+        return self._before + (stats.waited_seconds if isinstance(stats, StreamStats) else 0.0)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"given": self.given}
@@ -219,6 +232,21 @@ class _Generation(Source):
         super().__init__(given)
         self._read: Dataset | None = None
         self._missed: set[int] = set()
+        # Seconds until generations were opened, and since when one is being opened.
+        self._waits: tuple[float, float | None] = (0.0, None)
+
+    def waited_seconds(self) -> float:
+        seconds, since = self._waits
+        return seconds if since is None else seconds + time.monotonic() - since
+
+    @contextlib.contextmanager
+    def _waiting(self) -> Iterator[None]:
+        """Counts the time of the block, which opens a ring and may wait for its first generation."""
+        self._waits = (self._waits[0], time.monotonic())
+        try:
+            yield
+        finally:
+            self._waits = (self.waited_seconds(), None)
 
     @property
     def name(self) -> str:
@@ -234,6 +262,8 @@ class _Generation(Source):
         self._missed = self.missing()
         dataset: Dataset = self.given.dataset(generation=place.generation)
         self._read = dataset
+        with self._waiting():
+            dataset.generation  # noqa: B018 (opens the ring)
         if place.generation is not None:
             if not _is_there(dataset, place.generation):
                 dataset.refresh()
@@ -263,6 +293,8 @@ class _Dataset(_Generation):
         return set(self.given.missing)
 
     def by_index(self, place: Place) -> Dataset:
+        with self._waiting():
+            self.given.generation  # noqa: B018 (opens the ring)
         if place.generation is not None and not _is_there(self.given, place.generation):
             logger.warning(
                 "the dataset of %s reads generation %d, but the saved %d batches were from generation %d: restarting "

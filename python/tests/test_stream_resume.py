@@ -398,3 +398,56 @@ def test_killed_run_resumes_exactly_after_promotions(config, script, tmp_path, c
     rest = list(islice(stream, 3))
     assert [(s.generation, s.position) for s in rest] == [(s.generation, s.position) for s in whole[13:]]
     assert numbers(rest) == numbers(whole[13:])
+
+
+@pytest.mark.parametrize("suspends", [True, False])
+def test_suspended_run_resumes_exactly_after_promotions(config, tmp_path, caplog, suspends):
+    """RUN_GRACE keeps the generation of a stream that was suspended, and not that of one that was closed."""
+    keys = config(SWAP_CAP=8, KEEP=0, SEGMENT_SAMPLES=1, LEASE_SECONDS=0.2)
+    ring = ringreel.Ring(keys)
+    add(ring, numbered(8))
+    order = {"shuffle": True, "seed": 7, "prefetch_bytes": 0}
+    whole = numbers(islice(ring.stream(run="other", **order), 8))
+    with ring.stream(run="training", **order) as stream:
+        assert numbers(islice(stream, 3)) == whole[:3]
+        state = stream.state_dict()
+        if suspends:
+            stream.suspend()
+            assert list(stream) == [] and stream.stats().distinct == 3
+    notes, first = tmp_path / "ring" / "index" / "notes" / "run.training", tmp_path / "ring" / "read.1"
+    assert any(note.name.endswith("_left") for note in notes.iterdir()) != suspends
+    assert first.exists()
+    with managed(keys, caplog):
+        for n in itertools.count(1):
+            add(ring, numbered(8, start=8 * n))
+            if n > 4 and (not first.exists() or any(note.name.startswith("dead.") for note in notes.iterdir())):
+                break
+            assert n < 600
+            time.sleep(0.1)
+        for more in range(1, 4):
+            add(ring, numbered(8, start=8 * (n + more)))
+    assert first.exists() == suspends
+    if suspends:
+        stream = ring.stream(run="training", **order)
+        stream.load_state_dict(state)
+        assert numbers(islice(stream, 5)) == whole[3:]
+
+
+@pytest.mark.parametrize(
+    "reader", [lambda stream: stream.map(id), lambda stream: ringreel.Mixture([stream, [1]], weights=[1, 0])]
+)
+def test_readers_of_a_stream_suspend_it(filled, tmp_path, reader):
+    ring = filled(numbered(2))
+
+    def has_left(run):
+        notes = list((tmp_path / "ring" / "index" / "notes" / f"run.{run}").iterdir())
+        assert len(notes) == 1
+        return notes[0].name.endswith("_left")
+
+    for run in ("suspended", "closed"):
+        items = reader(ring.stream(run=run))
+        next(items)
+        items.suspend() if run == "suspended" else items.close()
+        items.close()
+        assert list(items) == []
+        assert has_left(run) == (run == "closed")
