@@ -3,6 +3,8 @@
     script -qec "ringreel top demo.ring --once --size 100x30" /dev/null | python3 scripts/ansi_to_svg.py > top.svg
     tmux capture-pane -e -p | python3 scripts/ansi_to_svg.py > top.svg
 
+scripts/picture_of_top.sh remakes docs/operations/top.svg in the second way.
+
 Supports colours 30-37, 90-97 and their backgrounds, bold, dim, underlined and reversed; ignores other sequences.
 """
 

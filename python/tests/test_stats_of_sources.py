@@ -83,7 +83,7 @@ def test_mixture_times_match_an_outside_clock(filled):
     assert (stats.distinct, stats.offered, stats.share_read, stats.reads_per_sample) == (12, 16, 0.75, 1.0)
 
 
-def test_mixture_counts_no_time_before_the_first_draw_and_after_the_end():
+def test_mixture_counts_no_time_before_its_start_and_after_its_end():
     with ringreel.Mixture([[1, 2], [3]]) as mixture:
         time.sleep(0.01)
         assert len(list(mixture)) == 3
