@@ -35,7 +35,8 @@ pub struct StreamStats {
     pub now: String,
 }
 
-/// How a generator spent its time, in seconds since it was opened.
+/// How a generator spent its time, in seconds since it was opened. The clock advances every 1 to 10 ms: a short call
+/// may count as 0 or as a whole tick, and the sums over many calls are right.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GeneratorTimes {

@@ -34,7 +34,8 @@ class Summary:
         waited_readers_seconds (float): Seconds spent waiting until readers have read the newest
             generation ``min`` times (``REUSE``).
         made_seconds (float): Seconds between two calls, in which the caller made samples.
-        wrote_seconds (float): Seconds in calls without the waits.
+        wrote_seconds (float): Seconds in calls without the waits. The clock advances every 1 to 10 ms: a
+            short call may count as 0 or as a whole tick, and the sums over many calls are right.
 
     Example:
         >>> summary = ringreel.run_generator([(np.zeros(3), 0)], "config.yaml")
