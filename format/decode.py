@@ -1,4 +1,4 @@
-"""A decoder of segments, and of plain RecordIO, `.idx` and `.lst` files, in plain Python (3.11, standard library).
+"""A decoder of segments, and of plain RecordIO, `.idx` and `.lst` files, in plain Python (3.9, standard library).
 
 It follows SPEC.md section by section and can be read beside it; it is meant to be clear, not fast. It shares no code
 with the library. Every function takes the whole file as `bytes`; offsets and lengths are in bytes. What is refused is a
@@ -6,6 +6,8 @@ with the library. Every function takes the whole file as `bytes`; offsets and le
 
     python3 decode.py [--kind segment|recordio|idx|lst] FILE...    prints them as JSON; status 1 when a file is refused
 """
+
+from __future__ import annotations
 
 import json
 import re

@@ -35,7 +35,7 @@ ferretdb_tests() {
 
 python_lints() {
     (cd python && ../.venv-test/bin/python -m ruff check --quiet . && ../.venv-test/bin/python -m ruff format --quiet --check .)
-    .venv-test/bin/python -m ruff check --quiet --config python/pyproject.toml docs scripts
+    .venv-test/bin/python -m ruff check --quiet --config python/pyproject.toml --target-version py311 docs scripts
 }
 
 # torch, ml_dtypes, Grain and OpenCV count as unknown if they are not installed.

@@ -1,5 +1,7 @@
 """Checks of arguments. Each error names the argument, the value, and what is accepted."""
 
+from __future__ import annotations
+
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any

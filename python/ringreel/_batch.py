@@ -81,7 +81,7 @@ def _value(part: Part, count: int, ends: list[int]) -> Any:
         return _array(part, part.writable())
     data, one = memoryview(part), len(part) // max(count, 1)
     ends = ends or [one * (n + 1) for n in range(count)]
-    return [bytes(data[begin:end]) for begin, end in zip([0, *ends], ends, strict=False)]
+    return [bytes(data[begin:end]) for begin, end in zip([0, *ends], ends)]
 
 
 def parts_of_batch(samples: Any, names: Sequence[str]) -> tuple[list[Converted], int]:
@@ -97,7 +97,7 @@ def parts_of_batch(samples: Any, names: Sequence[str]) -> tuple[list[Converted],
     if isinstance(samples, Mapping):
         given = list(flat(samples).items())
     elif isinstance(samples, (tuple, list)) and len(samples) == len(names):
-        given = list(zip(names, samples, strict=True))
+        given = list(zip(names, samples))
     else:
         raise SampleError(f"batch: expected a dict or a tuple of the parts {', '.join(names)} of all samples")
     parts, counts = [], {}

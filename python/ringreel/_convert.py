@@ -1,5 +1,7 @@
 """A user's sample as parts of the ring: name, element type, shape, and little-endian row-major bytes."""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -48,7 +50,7 @@ def parts_of(sample: Any, names: Sequence[str]) -> list[Converted]:
         raise SampleError(f"sample: expected a tuple {hint}, a dict, or a pair (sample, meta), found {_kind(sample)}")
     if len(sample) != len(names):
         raise SampleError(f"sample: expected {len(names)} parts, SAMPLE is [{_example(names)}]; found {len(sample)}")
-    return [convert(name, value) for name, value in zip(names, sample, strict=True)]
+    return [convert(name, value) for name, value in zip(names, sample)]
 
 
 def convert(name: str, value: Any) -> Converted:
@@ -127,7 +129,8 @@ def _bytes_of(array: np.ndarray[Any, Any]) -> Any:
 
 def _swapped(array: np.ndarray[Any, Any], little: np.dtype[Any]) -> np.ndarray[Any, Any]:
     if little.names is None:
-        return array.byteswap().view(little)
+        swapped: np.ndarray[Any, Any] = array.byteswap().view(little)
+        return swapped
     fresh = np.zeros(array.shape, little)  # zeros, so that the bytes between fields are not old memory
     fresh[...] = array
     return fresh

@@ -1,5 +1,7 @@
 """Samples by index, in the newest generation."""
 
+from __future__ import annotations
+
 import operator
 import os
 from collections.abc import Callable, Iterator

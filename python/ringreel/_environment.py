@@ -1,5 +1,7 @@
 """The rank of this process: from torch.distributed, or from what a launcher (torchrun, srun, mpirun) sets."""
 
+from __future__ import annotations
+
 import hashlib
 import os
 import re

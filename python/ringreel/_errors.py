@@ -5,6 +5,12 @@ An error of the filesystem is an ``OSError`` of the matching subclass, with ``er
 ``RingreelError``, and also a built-in exception if one matches.
 """
 
+from __future__ import annotations
+
+import sys
+
+from ringreel._log import logger
+
 
 class RingreelError(RuntimeError):
     """An error of a ring: the base class of this package's exceptions.
@@ -172,6 +178,13 @@ class RingTimeoutError(RingreelError, TimeoutError):
 
 class StoppedError(RingreelError):
     """A wait ended because its ``stop`` function requested it. Never leaves this package."""
+
+
+def add_note(error: BaseException, note: str) -> None:
+    """Adds a note to ``error``. Logs it before Python 3.11, whose tracebacks are the first to show notes."""
+    vars(error).setdefault("__notes__", []).append(note)
+    if sys.version_info < (3, 11):
+        logger.error("%s: %s", type(error).__name__, note)
 
 
 # Tracebacks show the public name of an exception.

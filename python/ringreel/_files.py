@@ -3,9 +3,9 @@
 import glob
 import os
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Union
 
-_Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+_Path = Union[str, bytes, os.PathLike[str], os.PathLike[bytes]]
 # How many items of a list are examined for paths.
 _EXAMINED = 100
 

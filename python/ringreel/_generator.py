@@ -1,14 +1,19 @@
 """Generators: writing samples into a ring."""
 
+from __future__ import annotations
+
 import dataclasses
 import traceback
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 from ringreel import _ringreel
 from ringreel._batch import parts_of_batch
 from ringreel._convert import parts_of, split_pair
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 @dataclasses.dataclass(frozen=True)
@@ -264,7 +269,7 @@ class Generator:
         """
         if isinstance(error, KeyboardInterrupt) or (isinstance(error, SystemExit) and not error.code):
             return
-        self._generator.failed("".join(traceback.format_exception_only(error)).strip())
+        self._generator.failed("".join(traceback.format_exception_only(type(error), error)).strip())
 
     def __enter__(self) -> Self:
         return self

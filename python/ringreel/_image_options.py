@@ -1,12 +1,14 @@
 """The parameters of `ringreel.image`: MXNet's names, defaults and meaning."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Sequence
-from typing import Any, TypedDict
+from typing import Any, TypedDict, Union
 
 import numpy as np
 
-_Path = str | os.PathLike[str]
+_Path = Union[str, os.PathLike[str]]
 
 
 class ImageOptions(TypedDict, total=False):
@@ -222,7 +224,7 @@ def arguments(
     given: dict[str, Any] = {**_DEFAULTS, **options}
     if len(data_shape) != 3:
         raise ValueError(f"data_shape: expected channels, rows and columns, found {data_shape!r}")
-    paths = [path_imgrec] if isinstance(path_imgrec, str | os.PathLike) else path_imgrec
+    paths = [path_imgrec] if isinstance(path_imgrec, (str, os.PathLike)) else path_imgrec
     given["path_imgrec"] = [os.fspath(path) for path in paths]
     for name in ("path_imgidx", "path_imglist", "mean_img", "path_maskrec", "path_maskidx"):
         given[name] = os.fspath(given[name]) if given[name] else None

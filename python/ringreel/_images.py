@@ -4,6 +4,8 @@ Arrays have OpenCV's layout: rows, columns and, except for grey images, channels
 green, red, alpha.
 """
 
+from __future__ import annotations
+
 import functools
 import io
 from typing import Any

@@ -1,5 +1,7 @@
 """Byte-range shares of RecordIO files, like dmlc-core's ``InputSplit``."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any

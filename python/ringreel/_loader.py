@@ -1,5 +1,7 @@
 """Batches from a source that does not fit in memory, through a buffer of bounded size."""
 
+from __future__ import annotations
+
 import collections
 import contextlib
 import dataclasses
@@ -10,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ringreel._arguments import integer
-from ringreel._errors import RingreelError
+from ringreel._errors import RingreelError, add_note
 from ringreel._length import length_of
 from ringreel._prefetch import Prefetch
 from ringreel._shard import PADDING, DatasetLike, Pair, Sharing, checked_comment, line_filter, tell_unknown
@@ -394,7 +396,7 @@ class StreamLoader(DatasetLike):
         made["equal"] = self._sharing.equal
         return {**made, "seed": self._seed, "buffer_size": self._buffer_size} if self._shuffle else made
 
-    def _next_place(self) -> "Place":
+    def _next_place(self) -> Place:
         """Returns the position at which an iteration that starts now begins."""
         now = self._place
         if now.resumed:
@@ -402,7 +404,7 @@ class StreamLoader(DatasetLike):
         epoch = now.epoch + 1 if now.given else now.epoch
         return Place(epoch=epoch, first=epoch, begun=True)
 
-    def _epoch(self, place: "Place") -> Iterator[Any]:
+    def _epoch(self, place: Place) -> Iterator[Any]:
         """Yields the rest of an epoch from ``place``, which advances with each batch."""
         found = self._sharing.find()
         if place.batches and place.shares not in (None, found[1]):
@@ -507,7 +509,7 @@ class StreamLoader(DatasetLike):
         if self._parse is None or not any(map(operator.is_, values, itertools.repeat(None))):
             return values
         kept = []
-        for (number, item), value in zip(pairs, values, strict=True):
+        for (number, item), value in zip(pairs, values):
             if value is not None or number is None:
                 kept.append(value)
             elif shares > 1 and self._sharing.equal is not None:
@@ -524,7 +526,7 @@ class StreamLoader(DatasetLike):
             value = self._source.value(number, item)
             return value if self._parse is None else self._parse(value)
         except Exception as error:
-            error.add_note(f"ringreel: {self._source.where(number, item)}, in epoch {epoch}")
+            add_note(error, f"ringreel: {self._source.where(number, item)}, in epoch {epoch}")
             raise
 
     def _collated(self, batch: list[Any], number: int, epoch: int) -> Any:
@@ -533,7 +535,7 @@ class StreamLoader(DatasetLike):
         try:
             return self._collate(batch)
         except Exception as error:
-            error.add_note(f"ringreel: collate of batch {number} of epoch {epoch}, {self._source.name}")
+            add_note(error, f"ringreel: collate of batch {number} of epoch {epoch}, {self._source.name}")
             raise
 
 

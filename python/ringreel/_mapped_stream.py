@@ -1,9 +1,11 @@
 """Streams whose samples pass through functions of the user: ``map``, ``filter`` and ``flat_map``."""
 
+from __future__ import annotations
+
 import collections
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from ringreel._arguments import integer
 from ringreel._length import ADVICE
@@ -12,6 +14,8 @@ from ringreel._stats import StreamStats
 from ringreel._transforms import Transform, random_of
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from ringreel._stream import Stream
 
 #: Key of a state: how many outputs of the sample that comes next were given.
@@ -39,7 +43,7 @@ class MappedStream(Iterator[Any]):
         [1, 10, 3, 30]
     """
 
-    def __init__(self, source: "Stream", steps: Sequence[tuple[str, Transform]] = ()) -> None:
+    def __init__(self, source: Stream, steps: Sequence[tuple[str, Transform]] = ()) -> None:
         self._source = source
         self._steps = tuple(steps)
         self._has_rng = any(function.has_rng for _, function in self._steps)
@@ -99,12 +103,12 @@ class MappedStream(Iterator[Any]):
             if kind == "map":
                 values = results
             elif kind == "filter":
-                values = [value for value, is_kept in zip(values, results, strict=True) if is_kept]
+                values = [value for value, is_kept in zip(values, results) if is_kept]
             else:
                 values = [output for outputs in results for output in outputs]
         return values
 
-    def map(self, function: Callable[..., Any]) -> "MappedStream":
+    def map(self, function: Callable[..., Any]) -> MappedStream:
         """Returns an iterator over ``function(output)`` of each output. See ``Stream.map``.
 
         The new iterator takes the place of this one, which must not be read any more.
@@ -125,7 +129,7 @@ class MappedStream(Iterator[Any]):
         """
         return self._with("map", function)
 
-    def filter(self, function: Callable[..., Any]) -> "MappedStream":
+    def filter(self, function: Callable[..., Any]) -> MappedStream:
         """Returns an iterator over the outputs for which ``function(output)`` is true. See ``Stream.filter``.
 
         The new iterator takes the place of this one, which must not be read any more.
@@ -146,7 +150,7 @@ class MappedStream(Iterator[Any]):
         """
         return self._with("filter", function)
 
-    def flat_map(self, function: Callable[..., Any]) -> "MappedStream":
+    def flat_map(self, function: Callable[..., Any]) -> MappedStream:
         """Returns an iterator over all items of ``function(output)`` of each output. See ``Stream.flat_map``.
 
         The new iterator takes the place of this one, which must not be read any more.
@@ -167,11 +171,11 @@ class MappedStream(Iterator[Any]):
         """
         return self._with("flat_map", function)
 
-    def _with(self, kind: str, function: Callable[..., Any]) -> "MappedStream":
+    def _with(self, kind: str, function: Callable[..., Any]) -> MappedStream:
         return MappedStream(self._source, [*self._steps, (kind, Transform(kind, function))])
 
     @property
-    def stream(self) -> "Stream":
+    def stream(self) -> Stream:
         """The stream that the samples come from: it has ``epochs``, ``damaged``, ``missing`` and ``run``.
 
         Its own ``state_dict`` does not know which outputs were returned.
@@ -212,7 +216,7 @@ class MappedStream(Iterator[Any]):
                 state[_OUTPUTS] = given
         return state
 
-    def load_state_dict(self, state: "Mapping[str, Any] | Sequence[Mapping[str, Any]]") -> None:
+    def load_state_dict(self, state: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
         """Continues from the position that ``state_dict`` returned, in this process or another one.
 
         With the same number of workers, the functions are called again for a sample of which outputs remain,

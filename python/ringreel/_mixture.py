@@ -1,17 +1,22 @@
 """Mixtures: several streams of samples as one."""
 
+from __future__ import annotations
+
 import dataclasses
 import hashlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import GeneratorType, TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 from ringreel._arguments import integer
-from ringreel._errors import RingreelError
+from ringreel._errors import RingreelError, add_note
 from ringreel._loader import check_state
 from ringreel._ring import Ring
 from ringreel._stats import Calls, StreamStats
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _FORMAT = "ringreel.Mixture/1"
 
@@ -194,7 +199,7 @@ class Mixture(Iterator[Any]):
             except Exception as error:
                 if isinstance(self._iterators[chosen], GeneratorType):
                     self._failed[chosen] = error
-                error.add_note(f"ringreel: source {chosen} of a mixture, item {self._given[chosen]}")
+                add_note(error, f"ringreel: source {chosen} of a mixture, item {self._given[chosen]}")
                 raise
             self._given[chosen] += 1
             self._last = chosen
@@ -297,7 +302,7 @@ class Mixture(Iterator[Any]):
                     f"source {number} of a mixture is an iterator ({type(source).__name__}) that was already read "
                     "from and cannot go back: make a new iterator and a new mixture"
                 )
-        for source, its_state in zip(self._sources, saved, strict=True):
+        for source, its_state in zip(self._sources, saved):
             if its_state is not None:
                 source.load_state_dict(its_state)
         self._begin([int(n) for n in state["given"]], [bool(e) for e in state["ended"]], state["last"])
@@ -357,7 +362,7 @@ class Mixture(Iterator[Any]):
             >>> list(mixture)
             []
         """
-        for source, iterator in zip(self._sources, self._iterators, strict=True):
+        for source, iterator in zip(self._sources, self._iterators):
             for each in (source,) if iterator is source else (iterator, source):
                 close = getattr(each, "close", None)
                 if close is not None:

@@ -1,5 +1,7 @@
 """Items of an iterable, read ahead in a thread."""
 
+from __future__ import annotations
+
 import atexit
 import collections
 import os
@@ -8,10 +10,13 @@ import time
 import weakref
 from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 from ringreel._arguments import integer
 from ringreel._errors import RingreelError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 # Seconds that the exit of the program waits for all threads together.
 _PATIENCE = 5.0
@@ -175,7 +180,7 @@ class Prefetch(Iterator[Any]):
 
 
 # The threads that may run, for the end of the program.
-_threads: "weakref.WeakKeyDictionary[threading.Thread, _Work]" = weakref.WeakKeyDictionary()
+_threads: weakref.WeakKeyDictionary[threading.Thread, _Work] = weakref.WeakKeyDictionary()
 
 
 @atexit.register

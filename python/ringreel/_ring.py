@@ -1,9 +1,11 @@
 """The ring that a configuration describes."""
 
+from __future__ import annotations
+
 import json
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Union
 
 from ringreel import _ringreel
 from ringreel._arguments import integer, optional_integer, pad_values, seconds
@@ -17,7 +19,7 @@ from ringreel._stream import _THREADS, Stream
 from ringreel._validation import Validation
 
 #: The description of a ring: the path of a YAML file, or its contents as a mapping.
-Config = str | os.PathLike[str] | Mapping[str, Any]
+Config = Union[str, os.PathLike[str], Mapping[str, Any]]
 
 
 class Ring:
@@ -48,7 +50,7 @@ class Ring:
         self._config = _parsed(config)
 
     @classmethod
-    def _of(cls, config: "Config | Ring") -> "Ring":
+    def _of(cls, config: Config | Ring) -> Ring:
         """Returns ``config`` itself if it is a ring, and otherwise the ring that it describes."""
         return config if isinstance(config, Ring) else cls(config)
 

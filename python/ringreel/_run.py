@@ -1,5 +1,7 @@
 """The generator and the manager as one call each, which runs to the end or until a signal."""
 
+from __future__ import annotations
+
 import dataclasses
 import os
 import threading
@@ -8,7 +10,7 @@ from typing import Any
 
 from ringreel import _ringreel
 from ringreel._arguments import optional_integer
-from ringreel._errors import StoppedError
+from ringreel._errors import StoppedError, add_note
 from ringreel._generator import Generator, Summary
 from ringreel._log import logger, on_stderr
 from ringreel._ring import Config, Ring
@@ -23,7 +25,7 @@ def run_generator(
     config: Config | Ring,
     n_samples: int | None = None,
     promote: bool = False,
-    stop: "threading.Event | Callable[[], bool] | None" = None,
+    stop: threading.Event | Callable[[], bool] | None = None,
 ) -> Summary:
     """Writes the samples of ``iterable`` into the ring until it ends or a stop is requested.
 
@@ -121,15 +123,16 @@ def _commit_after(error: BaseException, generator: Generator, ring: Ring) -> Non
         generator._failed(error)
         summary = generator._finish(False, lambda: True)
     except Exception as second:
-        error.add_note(f"ringreel: what was written to {ring.path} before could not be committed: {second}")
+        add_note(error, f"ringreel: what was written to {ring.path} before could not be committed: {second}")
         return
-    error.add_note(
+    add_note(
+        error,
         f"ringreel: {summary.finished} samples were committed to {ring.path} before this "
-        f"({summary.delivered} delivered, {summary.waiting} waiting for their generation to fill)"
+        f"({summary.delivered} delivered, {summary.waiting} waiting for their generation to fill)",
     )
 
 
-def run_manager(config: Config | Ring, stop: "threading.Event | Callable[[], bool] | None" = None) -> None:
+def run_manager(config: Config | Ring, stop: threading.Event | Callable[[], bool] | None = None) -> None:
     """Runs a manager until SIGINT, SIGTERM or ``stop``.
 
     It promotes full generations, reclaims old ones, and commits the sealed segments of dead generators.

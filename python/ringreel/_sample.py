@@ -1,5 +1,7 @@
 """A sample as a reader gets it: parts by name, meta, and where it was read."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -151,7 +153,7 @@ class Sample(Mapping[str, Any]):
         """
         return nested(self)
 
-    def dlpack(self, name: str) -> "Tensor":
+    def dlpack(self, name: str) -> Tensor:
         """Returns part ``name`` as an object that array packages import, as ``torch.from_dlpack`` does.
 
         Args:
@@ -170,7 +172,7 @@ class Sample(Mapping[str, Any]):
         """
         return Tensor(name, self._part(name))
 
-    def torch(self, *names: str) -> dict[str, "torch.Tensor"]:
+    def torch(self, *names: str) -> dict[str, torch.Tensor]:
         """Returns the parts as torch tensors on the CPU, by name.
 
         The tensors can be changed in place. Other readers and later passes do not see the changes. A tensor
@@ -301,7 +303,7 @@ class Tensor:
         """Returns a copy that is aligned to 64 bytes. JAX would copy other memory once more."""
         array = _array(self._part, self._part)
         memory = np.empty(array.nbytes + 64, np.uint8)
-        copy = np.ndarray(array.shape, array.dtype, memory, offset=-memory.ctypes.data % 64)
+        copy: np.ndarray[Any, Any] = np.ndarray(array.shape, array.dtype, memory, offset=-memory.ctypes.data % 64)
         copy[...] = array
         return copy
 
@@ -328,7 +330,8 @@ def _array(part: Part, memory: Any, dtype: Any = None) -> np.ndarray[Any, Any]:
         raise RingreelError(
             f"{len(part)} bytes do not fit an array of {dtype} and shape {part.shape}: the file is damaged"
         )
-    return np.ndarray(part.shape, dtype, buffer=memory)
+    array: np.ndarray[Any, Any] = np.ndarray(part.shape, dtype, buffer=memory)
+    return array
 
 
 def _tensor(torch: Any, name: str, part: Part) -> Any:

@@ -1,22 +1,28 @@
 """Shares of a source: which items a rank and a loader worker read."""
 
+from __future__ import annotations
+
 import itertools
 import os
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Optional
 
 from ringreel import _length
 from ringreel._arguments import integer
 from ringreel._environment import distributed_rank, rank_and_world
+from ringreel._errors import add_note
 from ringreel._length import length_of, share_of
 from ringreel._log import logger
 from ringreel._sources import Place, Source, source_of
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 _EQUAL = (None, "drop", "wrap", "pad")
 
 #: An item with its number in the source. The number of a padding item is None.
-Pair = tuple[int | None, Any]
+Pair = tuple[Optional[int], Any]
 
 
 class Padding:
@@ -225,7 +231,7 @@ def line_filter(
             try:
                 wanted = kept(number, item)
             except Exception as error:
-                error.add_note(f"ringreel: {source.where(number, item)}, in epoch {epoch}")
+                add_note(error, f"ringreel: {source.where(number, item)}, in epoch {epoch}")
                 raise
             if wanted:
                 yield number, item
@@ -242,7 +248,7 @@ def numbered(items: Iterator[Any], source: Source, epoch: int) -> Iterator[Pair]
             except StopIteration:
                 return
             except Exception as error:
-                error.add_note(f"ringreel: while {source.at(number)} was read, in epoch {epoch}")
+                add_note(error, f"ringreel: while {source.at(number)} was read, in epoch {epoch}")
                 raise
             yield number, item
     finally:
@@ -262,7 +268,7 @@ def _read(dealt: Iterator[Pair], chosen: Any, source: Source, epoch: int) -> Ite
         except Exception as error:
             if isinstance(error, IndexError) and source.unit == "sample":
                 return  # the ring's next generation is shorter
-            error.add_note(f"ringreel: while {source.at(number)} was read, in epoch {epoch}")
+            add_note(error, f"ringreel: while {source.at(number)} was read, in epoch {epoch}")
             raise
         yield number, item
 
@@ -398,7 +404,7 @@ class Shard(DatasetLike):
             try:
                 value = source.value(number, item)
             except Exception as error:
-                error.add_note(f"ringreel: {source.where(number, item)}")
+                add_note(error, f"ringreel: {source.where(number, item)}")
                 raise
             yield value
 

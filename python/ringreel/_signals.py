@@ -1,12 +1,17 @@
 """SIGINT, SIGTERM and a caller's ``stop`` as a request to end in an orderly way."""
 
+from __future__ import annotations
+
 import signal
 import threading
 import time
 from types import FrameType, TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 from ringreel._arguments import stop_function
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class StopOnSignal:

@@ -1,5 +1,7 @@
 """What a ``StreamLoader`` reads: files, rings, and anything that can be iterated over repeatedly."""
 
+from __future__ import annotations
+
 import contextlib
 import dataclasses
 import os

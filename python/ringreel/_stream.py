@@ -1,11 +1,13 @@
 """Streams: samples one after the other, for one worker of many."""
 
+from __future__ import annotations
+
 import contextlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 from ringreel import _ringreel
 from ringreel._errors import CoordinationUnavailableError, DamagedSampleError, RingreelError
@@ -14,6 +16,9 @@ from ringreel._log import Waiting, logger
 from ringreel._mapped_stream import MappedStream
 from ringreel._sample import Sample
 from ringreel._stats import StreamStats
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 #: Default number of threads that read ahead.
 _THREADS = min(4, os.cpu_count() or 1)
@@ -317,7 +322,7 @@ class Stream(Iterator[Sample]):
             return {}
         return self.state_dict()
 
-    def load_state_dict(self, state: "Mapping[str, Any] | Sequence[Mapping[str, Any]]") -> None:
+    def load_state_dict(self, state: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
         """Continues from the position that ``state_dict`` returned, in this process or another one.
 
         With the same number of workers, the stream continues with exactly the sample that would have come

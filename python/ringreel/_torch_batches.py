@@ -6,6 +6,8 @@ batch of one sample is that map; a larger one is read into memory once. The open
 its generation is reclaimed meanwhile. The two processes share no memory, so none can leak.
 """
 
+from __future__ import annotations
+
 import contextlib
 import errno
 import mmap
@@ -22,6 +24,7 @@ import torch
 from torch._utils import ExceptionWrapper
 from torch.utils.data import default_collate, default_convert, get_worker_info
 
+from ringreel._errors import add_note
 from ringreel._log import logger
 from ringreel._ringreel import Part
 from ringreel._sample import Sample, _tensor
@@ -158,7 +161,7 @@ class _Place(NamedTuple):
 class _Marked(NamedTuple):
     """The origin and the contents of a tensor when it was read."""
 
-    alive: "weakref.ref[torch.Tensor]"
+    alive: weakref.ref[torch.Tensor]
     name: str
     sample_id: str
     owner: Any
@@ -255,7 +258,7 @@ def _collated(batch: Sequence[Any], files: _Files | None) -> Any:
     if type(first) is dict:
         return {name: _collated([each[name] for each in batch], files) for name in first}
     if type(first) in (list, tuple) and all(len(each) == len(first) for each in batch):
-        return [_collated(column, files) for column in zip(*batch, strict=True)]
+        return [_collated(column, files) for column in zip(*batch)]
     if not _alike(batch):
         try:
             collated = default_collate(batch)
@@ -298,7 +301,7 @@ def _name_unlike(error: RuntimeError, batch: Sequence[Any]) -> None:
     unlike = (each for each in tensors if (each.dtype, each.shape) != (tensors[0].dtype, tensors[0].shape))
     other = next(unlike, None)
     if other is not None:
-        error.add_note(f"ringreel: {_origin(tensors[0])}; {_origin(other)}")
+        add_note(error, f"ringreel: {_origin(tensors[0])}; {_origin(other)}")
 
 
 def _origin(tensor: torch.Tensor) -> str:

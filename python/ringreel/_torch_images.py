@@ -1,8 +1,10 @@
 """Images out of `.rec` files as an iterable dataset of batches, shared among ranks and loader workers."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
 import torch
@@ -14,6 +16,9 @@ from ringreel._length import ADVICE, length_of
 from ringreel._ring import _placed
 from ringreel.image import _array
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 if TYPE_CHECKING:  # with torch and without it, the checks of types see the same
 
     class _Iterable:
@@ -24,7 +29,7 @@ else:
 # Loader workers of one process, at most.
 _MOST_WORKERS = 1024
 
-_Path = str | os.PathLike[str]
+_Path = Union[str, os.PathLike[str]]
 
 
 class ImageRecordStream(_Iterable):

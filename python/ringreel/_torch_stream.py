@@ -1,5 +1,7 @@
 """A ring as an iterable dataset: one epoch after the other, shared among ranks and loader workers."""
 
+from __future__ import annotations
+
 import contextlib
 import ctypes
 import multiprocessing.context
@@ -302,7 +304,7 @@ class RingStream(_Iterable):
         """Returns True, because whether there are samples is unknown before they are read."""
         return True
 
-    def __iter__(self) -> "RingIterator":
+    def __iter__(self) -> RingIterator:
         rank, world_size = self._placed()
         info = torch.utils.data.get_worker_info()
         worker, workers = (0, 1) if info is None else (info.id, info.num_workers)
@@ -356,7 +358,7 @@ class RingIterator(Iterator[Any]):
         with contextlib.suppress(RingreelError):
             self._loops.end(self)
 
-    def __iter__(self) -> "RingIterator":
+    def __iter__(self) -> RingIterator:
         return self
 
     def __next__(self) -> Any:
@@ -413,7 +415,7 @@ class RingIterator(Iterator[Any]):
         """
         return self._stream._place()
 
-    def load_state_dict(self, state: "Mapping[str, Any] | Sequence[Mapping[str, Any]]") -> None:
+    def load_state_dict(self, state: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
         """Continues from a position. See ``ringreel.Stream.load_state_dict``.
 
         Args:

@@ -1,5 +1,7 @@
 """What torch's datasets return for a sample: a dict or a tuple of tensors, transformed."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import Any
 

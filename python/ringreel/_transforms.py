@@ -1,5 +1,7 @@
 """Functions of the user that are applied to samples, and the random numbers that they get."""
 
+from __future__ import annotations
+
 import functools
 import inspect
 from collections.abc import Callable

@@ -1,5 +1,7 @@
 """The samples that a ring holds out for validation, by index."""
 
+from __future__ import annotations
+
 import bisect
 import itertools
 import operator

@@ -39,6 +39,8 @@ Example:
     (2, 2, 3)
 """
 
+from __future__ import annotations
+
 import operator
 import os
 from collections.abc import Iterable, Sequence

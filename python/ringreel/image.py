@@ -20,19 +20,24 @@ Parameters and batches are those of MXNet 1.9.1. What differs:
   int32, and `aug_seq` are missing.
 """
 
+from __future__ import annotations
+
 import operator
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 import numpy as np
 
 from ringreel import _image_options, _ringreel
 from ringreel._image_options import ImageOptions
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 __all__ = ["DataBatch", "DataDesc", "ImageOptions", "ImageRecordDataset", "ImageRecordIter"]
 
-_Path = str | os.PathLike[str]
+_Path = Union[str, os.PathLike[str]]
 
 
 class _DataDesc(NamedTuple):
@@ -53,7 +58,7 @@ class DataDesc(_DataDesc):
     dtype: Any
     layout: str
 
-    def __new__(cls, name: str, shape: Sequence[int], dtype: Any = np.float32, layout: str = "NCHW") -> "DataDesc":
+    def __new__(cls, name: str, shape: Sequence[int], dtype: Any = np.float32, layout: str = "NCHW") -> DataDesc:
         """Makes the description of an array."""
         made = super().__new__(cls, name, tuple(shape))
         made.dtype = dtype
@@ -230,7 +235,7 @@ class ImageRecordIter(Iterator[DataBatch]):
     def __next__(self) -> DataBatch:
         return self.next()
 
-    def __iter__(self) -> "ImageRecordIter":
+    def __iter__(self) -> ImageRecordIter:
         return self
 
     def _read(self) -> DataBatch:
@@ -334,4 +339,5 @@ class ImageRecordDataset(Sequence[tuple[Any, ...]]):
 def _array(part: _ringreel.Part, dtype: Any) -> np.ndarray[Any, Any]:
     """The part as an array, without a copy."""
     memory: Any = part.writable()
-    return np.ndarray(part.shape, dtype, buffer=memory)
+    array: np.ndarray[Any, Any] = np.ndarray(part.shape, dtype, buffer=memory)
+    return array

@@ -31,6 +31,8 @@ Example:
     2
 """
 
+from __future__ import annotations
+
 import io
 import numbers
 import os
@@ -39,12 +41,15 @@ import threading
 import weakref
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 import numpy as np
 
 from ringreel import _images, _ringreel
 from ringreel._errors import RingreelError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = [
     "IRHeader",
@@ -57,7 +62,7 @@ __all__ = [
     "unpack_img",
 ]
 
-_Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+_Path = Union[str, bytes, os.PathLike[str], os.PathLike[bytes]]
 
 
 class RecordError(RingreelError, ValueError):

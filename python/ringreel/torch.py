@@ -15,6 +15,8 @@ Example:
     ...     changed = dataset.refresh()             # between epochs: switch to the newest generation
 """
 
+from __future__ import annotations
+
 import operator
 import os
 import weakref
@@ -298,7 +300,7 @@ class RingDataset(_MapStyle):
 
 
 # A forked worker follows the generation of its parent process, so before a fork the parent stops following its own.
-_made: "weakref.WeakSet[RingDataset]" = weakref.WeakSet()
+_made: weakref.WeakSet[RingDataset] = weakref.WeakSet()
 
 
 def _settle_all() -> None:

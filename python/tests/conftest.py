@@ -1,6 +1,7 @@
 """Shared fixtures: configurations of rings in a fresh directory, rings with samples, and processes."""
 
 import contextlib
+import itertools
 import logging
 import os
 import signal
@@ -74,6 +75,14 @@ def grain():
     if not flags.is_parsed():
         flags(["tests"])  # Grain's processes need it if jax is installed
     return grain
+
+
+def zip_equal(*columns):
+    """Does what ``zip(..., strict=True)`` does, which Python 3.9 lacks."""
+    missing = object()
+    for row in itertools.zip_longest(*columns, fillvalue=missing):
+        assert all(value is not missing for value in row), "the columns have different lengths"
+        yield row
 
 
 class Script:

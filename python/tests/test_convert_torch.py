@@ -1,7 +1,7 @@
 """Torch's tensors as parts of a sample that is written."""
 
 import pytest
-from conftest import add
+from conftest import add, zip_equal
 
 import ringreel
 
@@ -24,7 +24,7 @@ def test_tensors_of_every_kind_can_be_written(filled):
         torch.zeros(0, 3),
         torch.randn(3).half(),
     ]
-    for sample, tensor in zip(filled([{"data": t} for t in tensors]).dataset(), tensors, strict=True):
+    for sample, tensor in zip_equal(filled([{"data": t} for t in tensors]).dataset(), tensors):
         want = tensor.detach().resolve_conj()
         assert torch.equal(sample.torch()["data"], want) and sample["data"].dtype == want.numpy().dtype
 

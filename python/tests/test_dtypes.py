@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from conftest import add
+from conftest import add, zip_equal
 
 import ringreel
 
@@ -100,7 +100,7 @@ def test_arrays_of_any_memory_order_round_trip(filled):
     orders = [np.asfortranarray(base), base.T, base[::2, ::-1, 1:4], base[:, 2], np.broadcast_to(base[0], (3, 5, 6))]
     orders += [np.arange(10)[::3], np.arange(10)[::-1], np.zeros(3, "u1,f8")["f1"], np.broadcast_to(np.int8(4), (7,))]
     ring = filled([{"data": array} for array in orders])
-    for sample, array in zip(ring.dataset(), orders, strict=True):
+    for sample, array in zip_equal(ring.dataset(), orders):
         assert sample["data"].flags.c_contiguous and sample["data"].shape == array.shape
         assert (sample["data"] == array).all()
 
@@ -108,7 +108,7 @@ def test_arrays_of_any_memory_order_round_trip(filled):
 def test_samples_of_one_ring_can_differ_in_type_and_shape(filled):
     arrays = [np.arange(3), np.zeros((2, 2), "f4"), np.array("text"), np.array(1.5)]
     ring = filled([{"data": array} for array in arrays], SEGMENT_SAMPLES=4)
-    for sample, array in zip(ring.dataset(), arrays, strict=True):
+    for sample, array in zip_equal(ring.dataset(), arrays):
         assert same(sample["data"], array)
 
 
@@ -149,7 +149,7 @@ def test_bfloat16_is_read_as_ml_dtypes_bfloat16(filled):
     ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed: bfloat16 arrays are NOT tested")
     arrays = [np.array([[1.5, -2.0], [np.inf, 3e38]]), np.array(0.1), np.zeros((0, 2)), np.arange(50_000.0)]
     arrays = [array.astype(ml_dtypes.bfloat16) for array in arrays]
-    for sample, array in zip(filled([{"data": array} for array in arrays]).dataset(), arrays, strict=True):
+    for sample, array in zip_equal(filled([{"data": array} for array in arrays]).dataset(), arrays):
         assert same(sample["data"], array) and sample.dtypes == {"data": "bf16"}
 
 

@@ -3,11 +3,13 @@
 import os
 import pickle
 import shutil
+import sys
 
 import pytest
 from conftest import numbered
 
 import ringreel
+from ringreel._errors import add_note
 
 BAD_CONFIGS = [
     ({"RING": "x", "SWAP_CAPP": 3}, r"given as a dict: SWAP_CAPP: unknown key \(did you mean SWAP_CAP\?\)"),
@@ -87,8 +89,20 @@ EXCEPTIONS = [
 @pytest.mark.parametrize("kind", EXCEPTIONS, ids=lambda kind: kind.__name__)
 def test_exceptions_can_be_pickled(kind):
     error = kind("what happened")
-    error.add_note("a note")
+    add_note(error, "a note")
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is kind and str(again) == "what happened" and again.__notes__ == ["a note"]
     assert isinstance(error, ringreel.RingreelError) and isinstance(error, RuntimeError)
     assert kind.__module__ == "ringreel"
+
+
+@pytest.mark.parametrize(
+    ("version", "logged"), [((3, 10), ["ValueError: note 1", "ValueError: note 2"]), ((3, 11), [])]
+)
+def test_notes_are_logged_if_tracebacks_do_not_show_them(version, logged, monkeypatch, caplog):
+    monkeypatch.setattr(sys, "version_info", version)
+    error = ValueError("what happened")
+    add_note(error, "note 1")
+    add_note(error, "note 2")
+    assert error.__notes__ == ["note 1", "note 2"]
+    assert [record.getMessage() for record in caplog.records] == logged

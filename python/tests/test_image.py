@@ -6,6 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
+from conftest import zip_equal
 from image_files import encoded, write
 
 import ringreel
@@ -125,7 +126,7 @@ def test_random_choices_depend_on_seed_epoch_and_record_alone(path):
         return found
 
     def same(left, right):
-        pairs = zip(left, right, strict=True)
+        pairs = zip_equal(left, right)
         return all(np.array_equal(one[0], other[0]) and np.array_equal(one[1], other[1]) for one, other in pairs)
 
     first = pixels(preprocess_threads=1)

@@ -1,7 +1,5 @@
 """`ringreel._image_options`: the parameters of `ringreel.image`."""
 
-import typing
-
 import pytest
 from image_files import write
 
@@ -37,7 +35,7 @@ def test_wrong_parameters_are_errors(path, options, error, message):
 
 
 def test_all_parameters_have_a_default_and_a_description():
-    names = set(typing.get_type_hints(image.ImageOptions))
+    names = set(image.ImageOptions.__annotations__)
     assert names == set(_image_options._DEFAULTS)
     text = image.ImageOptions.__doc__
     assert all(name in text for name in names)

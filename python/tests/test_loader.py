@@ -13,7 +13,7 @@ import sys
 
 import numpy as np
 import pytest
-from conftest import numbered
+from conftest import numbered, zip_equal
 
 import ringreel
 from ringreel import StreamLoader
@@ -147,7 +147,7 @@ def test_loaders_and_global_random_states_are_independent():
     before = random.getstate(), np.random.get_state()[1].tolist()
     first, second = StreamLoader(range(50), 3, 20, True, 1), StreamLoader(range(50), 3, 20, True, 2)
     mixed = [[], []]
-    for one, two in zip(first, second, strict=True):
+    for one, two in zip_equal(first, second):
         mixed[0] += one
         mixed[1] += two
     assert (random.getstate(), np.random.get_state()[1].tolist()) == before
@@ -179,7 +179,7 @@ def test_abandoned_iteration_is_not_resumed():
     assert loader.epoch == 1
     assert flat(loader) == epochs[2] + epochs[3]
     one = StreamLoader(range(20), 3, 10, True)
-    assert [flat(both) for both in zip(*zip(one, one, strict=True), strict=True)] == epochs[:2]
+    assert [flat(both) for both in zip_equal(*zip_equal(one, one))] == epochs[:2]
     assert flat(one) == epochs[2]
 
 

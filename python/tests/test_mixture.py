@@ -8,7 +8,7 @@ import random
 
 import numpy as np
 import pytest
-from conftest import numbered, numbers
+from conftest import numbered, numbers, zip_equal
 
 import ringreel
 from ringreel import Mixture, StreamLoader
@@ -73,7 +73,7 @@ def test_sources_are_drawn_by_their_weights():
 def test_draws_do_not_depend_on_one_another():
     drawn = sequence(Mixture(endless(2), seed=3), 20_000)
     for apart in (1, 2, 3, 8):
-        pairs = collections.Counter(zip(drawn, drawn[apart:], strict=False))
+        pairs = collections.Counter(zip(drawn, drawn[apart:]))
         assert all(abs(count - 5000) < 400 for count in pairs.values()) and len(pairs) == 4
 
 
@@ -81,7 +81,7 @@ def test_neighbouring_seeds_give_independent_draws():
     drawn = [sequence(Mixture(endless(2), seed=seed), 1000) for seed in (0, 1, 2, -1, 2**70)]
     assert drawn[0] == sequence(Mixture(endless(2), seed=np.int8(0)), 1000)
     for one, two in itertools.combinations(drawn, 2):
-        assert 400 < sum(a == b for a, b in zip(one, two, strict=True)) < 600
+        assert 400 < sum(a == b for a, b in zip_equal(one, two)) < 600
 
 
 def test_draws_are_the_same_in_every_version():
@@ -97,7 +97,7 @@ def test_mixtures_and_global_random_states_are_independent():
     np.random.seed(3)
     before = random.getstate(), np.random.get_state()[1].tolist()
     first, second = Mixture(endless(2), seed=1), Mixture(endless(2), seed=2)
-    assert [one for one, _ in itertools.islice(zip(first, second, strict=True), 50)] == alone
+    assert [one for one, _ in itertools.islice(zip_equal(first, second), 50)] == alone
     assert (random.getstate(), np.random.get_state()[1].tolist()) == before
 
 

@@ -378,7 +378,7 @@ def shown(keys, caplog):
             said.append(repr(start()))
         except (ringreel.RingreelError, OSError) as error:
             said += [str(error), repr(error), repr(error.args), repr(vars(error))]
-            said += traceback.format_exception(error)
+            said += traceback.format_exception(type(error), error, error.__traceback__)
             said.append(str(pickle.loads(pickle.dumps(error))))
     return "\n".join([*said, caplog.text])
 
@@ -445,7 +445,9 @@ def test_password_of_an_invalid_connection_string_is_not_shown(config, given, tm
     for use in (keys, path):
         with pytest.raises(ringreel.ConfigError, match="MONGO") as caught:
             ringreel.Ring(use).generator()
-        assert SECRET not in "".join(traceback.format_exception(caught.value)) + repr(caught.value.__dict__)
+        error = caught.value
+        said = traceback.format_exception(type(error), error, error.__traceback__)
+        assert SECRET not in "".join(said) + repr(error.__dict__)
     assert SECRET not in commands(path)
 
 

@@ -16,6 +16,7 @@ import traceback
 
 import numpy as np
 import pytest
+from conftest import zip_equal
 
 from ringreel import RingreelError, recordio
 from ringreel.recordio import IRHeader, MXIndexedRecordIO, MXRecordIO, RecordError
@@ -96,7 +97,7 @@ def test_records_round_trip(tmp_path):
     offsets = [out.write(record) for record in records]
     out.close()
     file = MXRecordIO(path, "r")
-    for at, record in zip(offsets, records, strict=True):
+    for at, record in zip_equal(offsets, records):
         assert file.tell() == at
         assert file.read() == record
     assert file.read() is None and file.read() is None

@@ -155,7 +155,7 @@ def test_signal_handlers_are_restored(config):
     with pytest.raises(Unlucky):
         ringreel.run_generator(unlucky(0), config())
     assert before == (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM))
-    assert all(during is not handler for during, handler in zip(seen[0], before, strict=True))
+    assert all(during is not handler for during, handler in zip_equal(seen[0], before))
 
 
 def test_signals_are_not_handled_outside_the_main_thread(config):

@@ -9,7 +9,7 @@ import pickle
 import types
 
 import pytest
-from conftest import numbered
+from conftest import numbered, zip_equal
 
 import ringreel
 from ringreel import PADDING, Shard, StreamLoader, _length, recordio
@@ -43,7 +43,7 @@ def places(monkeypatch):
 def sources(directory, count):
     """Returns sources of `count` items of every kind, by name, and the function that makes an item a number."""
     halves = [range(count // 2), range(count // 2, count)]
-    for name, numbers in zip("ab", halves, strict=True):
+    for name, numbers in zip_equal("ab", halves):
         (directory / f"{name}.txt").write_text("".join(f"{n}\n" for n in numbers))
         with recordio.MXRecordIO(directory / f"{name}.rec", "w") as out:
             for n in numbers:

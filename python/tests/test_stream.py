@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from conftest import add, numbered, numbers, until
+from conftest import add, numbered, numbers, until, zip_equal
 from rank_processes import Ranks
 
 import ringreel
@@ -269,7 +269,7 @@ def test_rank_that_pauses_reads_the_same_generations(ranks, config, tmp_path, eq
     fast = [ranks.answer(rank) for rank in sorted({0, 1, 2} - {slow})]
     assert not (tmp_path / f"{slow} is in 2").exists()
     (tmp_path / "go on").touch()
-    for rank, (found, finished) in zip([slow, 0, 2], [ranks.answer(slow), *fast], strict=True):
+    for rank, (found, finished) in zip_equal([slow, 0, 2], [ranks.answer(slow), *fast]):
         assert finished == epochs
         wanted = [(n, n + 1, n + 1, 10 * (n + 1) + rank + step) for n in range(epochs) for step in (0, 3)]
         assert found == wanted, rank
@@ -305,7 +305,7 @@ def read_slowly(rank, ring, directory):
     for sample in stream:
         steps[stream.state_dict()["number"]] += 1
         (directory / f"{rank} is in {sample.generation}").touch()
-        if len(steps) == steps.total() == 1:
+        if list(steps.values()) == [1]:
             until((directory / "go on").exists, 60)
     return dict(steps)
 

@@ -16,7 +16,7 @@ from collections import Counter
 from itertools import chain, islice
 
 import pytest
-from conftest import add, managed, numbered, numbers
+from conftest import add, managed, numbered, numbers, zip_equal
 from rank_processes import Ranks
 
 import ringreel
@@ -45,7 +45,7 @@ def rings(tmp_path_factory):
         keys = {"SWAP_CAP": 50, "KEEP": 5, "SEGMENT_SAMPLES": 10, "SAMPLE": ["data"], "LEASE_SECONDS": 5}
         ring = ringreel.Ring({"RING": str(path), "POLL_SECONDS": 0.02, **keys})
         leader = ring.stream(run="log", epochs=EPOCHS, prefetch_bytes=0)
-        for n, (size, epochs) in enumerate(zip(sizes, (2, 2, 1), strict=True)):
+        for n, (size, epochs) in enumerate(zip_equal(sizes, (2, 2, 1))):
             add(ring, numbered(size, start=100 * n))
             assert numbers(next(leader) for _ in range(epochs * size)) == [*range(100 * n, 100 * n + size)] * epochs
         assert list(leader) == []
@@ -236,7 +236,7 @@ def world_case_of(seed):
     if min(RINGS[case["ring"]]) < total:  # each worker has a share of each epoch
         case["options"]["equal"] = rng.choice(["wrap", "pad"])
     case["total"] = rng.choice([n for n in (1, 2, 3, 4, 6, 8) if n != total])
-    sizes = [size for size, epochs in zip(RINGS[case["ring"]], (2, 2, 1), strict=True) for _ in range(epochs)]
+    sizes = [size for size, epochs in zip_equal(RINGS[case["ring"]], (2, 2, 1)) for _ in range(epochs)]
     case["epoch"] = epoch = rng.randrange(EPOCHS)
     least = rng.random()
     case["counts"] = []
@@ -268,7 +268,7 @@ def check_world(case, directory):
     equal, total = case["options"]["equal"], case["world"] * case["workers"]
     before = [json.loads((directory / f"{worker}.json").read_text())["given"] for worker in range(total)]
     after = json.loads((directory / "more.json").read_text())
-    sizes = [size for size, epochs in zip(RINGS[case["ring"]], (2, 2, 1), strict=True) for _ in range(epochs)]
+    sizes = [size for size, epochs in zip_equal(RINGS[case["ring"]], (2, 2, 1)) for _ in range(epochs)]
     inside = False
     for number, size in enumerate(sizes):
         old = [each for given in before for each in given if each[0] == number]

@@ -3,6 +3,7 @@
 import doctest
 
 import pytest
+from conftest import zip_equal
 from image_files import write
 
 from ringreel import image
@@ -40,7 +41,7 @@ def test_examples_of_the_documentation_run():
 def test_batches_are_those_of_the_iterator(path):
     ours = list(stream(path, rand_crop=True, shuffle=True))
     batches = image.ImageRecordIter(path, (3, 24, 24), 3, rand_crop=True, shuffle=True)
-    for (images, label), batch in zip(ours, batches, strict=True):
+    for (images, label), batch in zip_equal(ours, batches):
         assert torch.equal(images, torch.from_numpy(batch.data[0])) and images.dtype == torch.float32
         assert label.tolist() == batch.label[0].tolist()
 
@@ -74,7 +75,7 @@ def test_set_epoch_repeats_an_epoch(path):
     dataset.set_epoch(0)
     again = list(loader)
     assert [label.tolist() for _, label in first] == [label.tolist() for _, label in again]
-    assert all(torch.equal(a, b) for (a, _), (b, _) in zip(first, again, strict=True))
+    assert all(torch.equal(a, b) for (a, _), (b, _) in zip_equal(first, again))
     assert [label.tolist() for _, label in first] != [label.tolist() for _, label in second]
 
 

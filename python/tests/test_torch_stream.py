@@ -14,7 +14,7 @@ from itertools import chain
 
 import numpy as np
 import pytest
-from conftest import add, managed, numbered, segment_files, until
+from conftest import add, managed, numbered, segment_files, until, zip_equal
 from rank_processes import Ranks
 
 import ringreel
@@ -142,7 +142,7 @@ def test_padding_samples_are_marked(ring_of, workers, collate_fn):
     ring = ring_of(numbered(5, 40_000))
     dataset = RingStream(ring, equal="pad", pad_value=-3, epochs=1, rank=0, world_size=2)
     found = list(DataLoader(dataset, 2, num_workers=workers, collate_fn=collate_fn))
-    values = [value for batch in found for value in zip(told(batch), batch["is_padding"].tolist(), strict=True)]
+    values = [value for batch in found for value in zip_equal(told(batch), batch["is_padding"].tolist())]
     total = 2 * max(workers, 1)
     mine = range(max(workers, 1))
     wanted = [(n, False) for n in range(5) if n % total in mine]
@@ -513,17 +513,17 @@ def test_state_protocol_of_stateful_loaders_works(ranks, ring_of, run):
     order = [found for found, _ in whole]
     assert [len(found) for found in order] == [11, 11] and set(order[0] + order[1]) == set(range(21))
     for seed, counts in enumerate(((0, 0), (1, 0), (2, 0), (1, 1), (6, 5), (10, 10), (11, 10), (11, 11))):
-        states = [json.loads(json.dumps(said[count])) for count, (_, said) in zip(counts, whole, strict=True)]
+        states = [json.loads(json.dumps(said[count])) for count, (_, said) in zip_equal(counts, whole)]
         again = ranks.together(2, read_some, dataset(), 2, 99, states, 1000 + 10 * seed)
-        rest = [found[count:] for found, count in zip(order, counts, strict=True)]
+        rest = [found[count:] for found, count in zip_equal(order, counts)]
         assert [found for found, _ in again] == rest, counts
         assert all(said[-1]["step"] == 11 for _, said in again)
     # A restart under another name, after a newer generation was promoted.
     add(ring, [{"data": np.full(6, 100 + n)} for n in range(21)])
     for seed, counts in enumerate(((0, 0), (1, 0), (0, 2), (3, 3))):
-        states = [json.loads(json.dumps(said[count])) for count, (_, said) in zip(counts, whole, strict=True)]
+        states = [json.loads(json.dumps(said[count])) for count, (_, said) in zip_equal(counts, whole)]
         again = ranks.together(2, read_some, dataset(f"{run}-{seed}"), 2, 99, states, 2000 + 10 * seed)
-        assert [found for found, _ in again] == [found[count:] for found, count in zip(order, counts, strict=True)]
+        assert [found for found, _ in again] == [found[count:] for found, count in zip_equal(order, counts)]
 
 
 def test_stateful_loaders_resume_exactly(ring_of):

@@ -53,6 +53,6 @@ def same(found, wanted):
     assert type(found) is type(wanted)
     if isinstance(wanted, dict):
         return list(found) == list(wanted) and all(same(found[name], wanted[name]) for name in wanted)
-    if isinstance(wanted, list | tuple):
+    if isinstance(wanted, (list, tuple)):
         return len(found) == len(wanted) and all(map(same, found, wanted))
     return found == wanted
