@@ -78,15 +78,16 @@ def wrong_python(package: dict[str, Any]) -> Iterator[str]:
     for label, url in project["urls"].items():
         if url != package["repository"] and not url.startswith(package["repository"] + "/"):
             yield f"python/pyproject.toml: the URL {label} is {url}, not below {package['repository']}"
-    oldest = re.fullmatch(r">=3\.(\d+)", project["requires-python"])
-    abi = toml("python/Cargo.toml")["dependencies"]["pyo3"]["features"]
-    if not oldest or f"abi3-py3{oldest[1]}" not in abi:
-        yield f"python/pyproject.toml: requires-python is {project['requires-python']}, pyo3 has {abi}"
-    for path, pattern in (
-        ("packaging/conda/recipe.yaml", r"python_min: \"3\.(\d+)\""),
-        ("packaging/spack/package.py", r"\"python@3\.(\d+):\""),
+    oldest = project["requires-python"].removeprefix(">=3.")
+    # conda-forge's package uses the stable ABI; the other packages are for all versions.
+    stable = r'feature = "pyo3/abi3-py3\d+", python-version = ">=3\.(\d+)"'
+    abi = re.search(stable, (ROOT / "python/pyproject.toml").read_text(encoding="utf-8"))
+    for path, pattern, wanted in (
+        ("python/pyproject.toml", r'feature = "pyo3/abi3-py3(\d+)"', abi[1] if abi else "?"),
+        ("packaging/conda/recipe.yaml", r"python_min: \"3\.(\d+)\"", abi[1] if abi else "?"),
+        ("packaging/spack/package.py", r"\"python@3\.(\d+):\"", oldest),
     ):
-        yield from wrong_value(path, pattern, oldest[1] if oldest else "?", "oldest Python is 3.")
+        yield from wrong_value(path, pattern, wanted, "oldest Python is 3.")
 
 
 def wrong_value(path: str, pattern: str, wanted: str, what: str) -> Iterator[str]:

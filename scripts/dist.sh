@@ -6,7 +6,8 @@
 #     scripts/dist.sh sdist wheel              only these parts, in this order
 #
 #     sdist     the source of the Python package, with all required crates
-#     wheel     built from that source only, for x86-64 and glibc 2.17; installed and used without a compiler
+#     wheel     built from that source only, for x86-64 and glibc 2.17: one for Python 3.11 and later, one for 3.10, one
+#               for 3.9; installed and used without a compiler
 #     arm       the same for AArch64; needs `rustup target add aarch64-unknown-linux-gnu`
 #     binary    the command for x86-64 and glibc 2.17, built from the same source
 #     static    the command without any shared library; needs `rustup target add x86_64-unknown-linux-musl`
@@ -14,7 +15,7 @@
 #
 # Not included in everything:
 #
-#     try       installs and uses the wheel in dist/ for this machine's processor
+#     try       installs and uses the wheels in dist/ for this machine's processor
 #     publish-crates    publishes the crates, in the order of their dependencies
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -33,7 +34,7 @@ mkdir "$work"
 
 install_tools() {
     [ -x "$tools/bin/python" ] || "$PYTHON" -m venv "$tools"
-    "$tools/bin/pip" install --quiet --disable-pip-version-check 'maturin>=1.9.4,<2' 'ziglang>=0.13,<0.16' \
+    "$tools/bin/pip" install --quiet --disable-pip-version-check 'maturin>=1.13.3,<2' 'ziglang>=0.13,<0.16' \
         'twine>=6' 'auditwheel>=6'
 }
 
@@ -97,34 +98,42 @@ unpack_sdist() {
     mv "$work"/unpacked/ringreel-* "$work/source"
 }
 
-# Builds a wheel for a target from the unpacked source.
-build_wheel() {
+# Builds the wheels for a target from the unpacked source. The interpreters need not be installed.
+build_wheels() {
+    local wheel
     unpack_sdist
     rm -f dist/ringreel-*"$2.whl"
-    (cd "$work/source" && maturin build --release --strip --zig --target "$1" --compatibility manylinux2014 --out "$ROOT/dist")
+    (cd "$work/source" && maturin build --release --strip --zig --target "$1" --compatibility manylinux2014 \
+        --interpreter 3.9 3.10 3.11 --out "$ROOT/dist")
     twine check --strict dist/ringreel-*"$2.whl"
-    auditwheel show dist/ringreel-*"$2.whl"
-    check_symbols dist/ringreel-*"$2.whl"
-    check_size dist/ringreel-*"$2.whl" $MAX_WHEEL
+    for wheel in dist/ringreel-*"$2.whl"; do
+        auditwheel show "$wheel"
+        check_symbols "$wheel"
+        check_size "$wheel" $MAX_WHEEL
+    done
 }
 
 # Installs the wheel for an interpreter and uses it, with only that environment in PATH.
 try_wheel() {
-    local python=$1 environment
+    local python=$1 environment abi
     shift
+    abi=$("$python" -c 'import sys; print(f"cp3{sys.version_info[1]}" if sys.version_info < (3, 11) else "abi3")')
     environment=$(mktemp -d "$work/environment.XXXX")
     "$python" -m venv "$@" "$environment"
     "$environment/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: \
-        "$(echo dist/ringreel-*_"$(uname -m)".whl)" "${NUMPY:-numpy}"
+        "$(echo dist/ringreel-*-"$abi"-*_"$(uname -m)".whl)" "${NUMPY:-numpy}"
     (cd "$work" && PATH=$environment/bin "$environment/bin/python" -W error "$ROOT/scripts/try_package.py")
 }
 
 try_wheels() {
     try_wheel "$PYTHON"
-    # PYTHONS: other interpreters that must be able to use the same wheel.
-    local python
-    for python in ${PYTHONS:-python3.12 python3.13 python3.14}; do
-        if "$python" -c '' 2>/dev/null; then try_wheel "$python"; fi
+    local version python
+    for version in 3.9 3.10 3.12 3.13 3.14; do
+        if python=$(scripts/find_python.sh $version); then
+            try_wheel "$python"
+        else
+            skip "the wheel on Python $version: no such interpreter in PATH or in pyenv"
+        fi
     done
     # The oldest NumPy that has wheels for Python 3.11.
     if "$PYTHON" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))'; then NUMPY='numpy==1.23.*' try_wheel "$PYTHON"; fi
@@ -135,7 +144,7 @@ try_with_torch() {
 }
 
 try_all() {
-    part "the wheel, without a compiler" try_wheels
+    part "the wheels, without a compiler" try_wheels
     if has_torch; then
         part "the wheel with torch" try_with_torch
     else
@@ -184,14 +193,14 @@ for name in "${parts[@]}"; do
     case $name in
         sdist) part "source package" build_sdist ;;
         wheel)
-            part "wheel for x86-64" build_wheel x86_64-unknown-linux-gnu x86_64
+            part "wheels for x86-64" build_wheels x86_64-unknown-linux-gnu x86_64
             try_all
             ;;
         arm)
             if has_target aarch64-unknown-linux-gnu; then
-                part "wheel for AArch64 (built, not run)" build_wheel aarch64-unknown-linux-gnu aarch64
+                part "wheels for AArch64 (built, not run)" build_wheels aarch64-unknown-linux-gnu aarch64
             else
-                skip "wheel for AArch64: no standard library; rustup target add aarch64-unknown-linux-gnu"
+                skip "wheels for AArch64: no standard library; rustup target add aarch64-unknown-linux-gnu"
             fi
             ;;
         binary) part "the command for x86-64" build_binary x86_64-unknown-linux-gnu manylinux2014 x86_64-linux-gnu ;;

@@ -14,8 +14,8 @@ venv=${VENV:-.venv} wheel=${WHEEL:-} profile=${PROFILE:-release}
 if ! [ -x "$venv/bin/python" ]; then
     "${PYTHON:-python3}" -m venv "$venv"
 fi
-"$venv/bin/python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
-    echo "Python 3.11 or later is needed; set PYTHON to one and remove $venv" >&2
+"$venv/bin/python" -c 'import sys; sys.exit(sys.version_info < (3, 9))' || {
+    echo "Python 3.9 or later is needed; set PYTHON to one and remove $venv" >&2
     exit 1
 }
 pip() {
@@ -26,8 +26,10 @@ if [ -z "$wheel" ]; then
         echo "cargo is not in PATH: install Rust (https://rustup.rs), or name a wheel: WHEEL=path" >&2
         exit 1
     }
-    pip install 'maturin>=1.9.4,<2'
-    wheels=${CARGO_TARGET_DIR:-target}/wheels/$profile
+    pip install 'maturin>=1.13.3,<2'
+    # A wheel for Python 3.11 and later, or for one older version.
+    abi=$("$venv/bin/python" -c 'import sys; print(f"cp3{sys.version_info[1]}" if sys.version_info < (3, 11) else "abi3")')
+    wheels=${CARGO_TARGET_DIR:-target}/wheels/$profile-$abi
     rm -rf "$wheels"
     "$venv/bin/maturin" build --profile "$profile" --manifest-path python/Cargo.toml \
         --interpreter "$venv/bin/python" --compatibility linux --out "$wheels"

@@ -24,8 +24,8 @@ class PyRingreel(PythonPackage):
 
     depends_on("c", type="build")
     depends_on("rust@1.89:", type="build")
-    depends_on("python@3.11:", type=("build", "run"))
-    depends_on("py-maturin@1.9.4:1", type="build")
+    depends_on("python@3.9:", type=("build", "run"))
+    depends_on("py-maturin@1.13.3:1", type="build")
     depends_on("py-numpy@1.23:", type=("build", "run"))
     depends_on("py-torch@1.13:", type=("build", "run"), when="+torch")
     depends_on("py-pillow@9:", type=("build", "run"), when="+images")
