@@ -68,4 +68,4 @@ scale:
 	$(PYTHON) benches/system.py
 
 clean:
-	rm -rf .venv .venv-test .venv-torch .venv-mxnet .venv-bench .venv-bench-torch .venv-dist .venv-docs .venv-lint .venv-matrix dist target
+	rm -rf .venv .venv-test .venv-torch .venv-mxnet .venv-bench .venv-bench-torch .venv-dist .venv-docs .venv-lint .venv-matrix .venv-3.* dist target

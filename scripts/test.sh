@@ -52,7 +52,7 @@ python_tests() {
 torch_tests() {
     [ -x .venv-torch/bin/python ] || /usr/bin/python3 -m venv --system-site-packages .venv-torch
     # Debian's torch is built for NumPy 1.
-    VENV=.venv-torch WHEEL=$(echo "${CARGO_TARGET_DIR:-target}"/wheels/dev/*.whl) scripts/install.sh '[test]'
+    VENV=.venv-torch WHEEL=$(echo "${CARGO_TARGET_DIR:-target}"/wheels/dev-abi3/*.whl) scripts/install.sh '[test]'
     .venv-torch/bin/pip install --quiet --disable-pip-version-check 'numpy<2'
     .venv-torch/bin/python -m pytest --quiet docs examples/pytorch --deselect docs/test_pages.py::test_notebook_runs
     # Tests that use torch, or that may depend on the version of NumPy. The other tests ran above.
@@ -60,6 +60,34 @@ torch_tests() {
         python/tests/test_sample.py python/tests/test_sample_dlpack.py python/tests/test_convert.py \
         python/tests/test_dtypes.py python/tests/test_dataset.py python/tests/test_stream_basics.py \
         python/tests/test_docstrings.py python/tests/test_wirehead*.py python/tests/test_package.py
+}
+
+# A short selection of the tests, with another interpreter.
+tests_on() {
+    VENV=.venv-$1 PYTHON=$2 WHEEL=$3 PROFILE=dev scripts/install.sh '[test]'
+    ".venv-$1/bin/python" -m pytest --quiet \
+        python/tests/test_{arguments,convert,dataset,errors,format_vectors,generator,image_options,package,ring,run}.py \
+        python/tests/test_{sample,stream_basics,transforms,wirehead}.py
+}
+
+# The oldest versions, for each of which a wheel is built, and the newest one, which can use the wheel of .venv-test.
+other_pythons() {
+    local version python
+    for version in 3.9 3.10; do
+        if python=$(scripts/find_python.sh $version); then
+            part "Python tests on Python $version" tests_on $version "$python" ""
+        else
+            skip "Python tests on Python $version: no such interpreter in PATH or in pyenv"
+        fi
+    done
+    for version in 3.14 3.13 3.12; do
+        if python=$(scripts/find_python.sh $version); then
+            part "Python tests on Python $version" \
+                tests_on $version "$python" "$(echo "${CARGO_TARGET_DIR:-target}"/wheels/dev-abi3/*.whl)"
+            return
+        fi
+    done
+    skip "Python tests on Python 3.12 or later: no such interpreter in PATH or in pyenv"
 }
 
 # Tools for fault injection in some tests. A test without its tool reports that it is skipped.
@@ -111,6 +139,7 @@ python_parts() {
     # MXNet, to compare ringreel.recordio with.
     scripts/mxnet.sh || skip "the comparison of ringreel.recordio with MXNet's: see the reason above"
     part "Python tests" python_tests python/tests
+    other_pythons
     if .venv-test/bin/pip install --quiet --disable-pip-version-check 'grain>=0.2.16,<0.3' 'jax>=0.4.30'; then
         part "Python tests with Grain and JAX" python_tests python/tests/test_grain*.py python/tests/test_sample_dlpack.py \
             python/tests/test_docstrings.py
