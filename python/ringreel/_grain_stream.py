@@ -1,5 +1,7 @@
 """A ring as an ``IterDataset`` of Grain: one epoch after the other. Imports Grain."""
 
+from __future__ import annotations
+
 import multiprocessing
 import threading
 import uuid
@@ -169,7 +171,7 @@ class RingIterDataset(_IterDataset):
             begun = {worker: max(number - 1, 0) for worker, number in self._begun.items()}
         return {**self.__dict__, "_share": share, "_begun": begun}
 
-    def __iter__(self) -> "RingDatasetIterator":
+    def __iter__(self) -> RingDatasetIterator:
         return RingDatasetIterator(self)
 
     def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:

@@ -279,7 +279,7 @@ class DatasetLike:
     ``DataLoader`` checks the type: if torch is imported, a new object is of a subclass of both classes.
     """
 
-    _sharing: "Sharing"
+    _sharing: Sharing
 
     def __new__(cls, *args: Any, **keys: Any) -> Self:
         chosen: Any = cls

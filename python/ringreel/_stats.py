@@ -1,5 +1,7 @@
 """How streams and their callers spend their time."""
 
+from __future__ import annotations
+
 import dataclasses
 import time
 from collections.abc import Iterable
@@ -46,7 +48,7 @@ class StreamStats:
     offered: int = 0
 
     @staticmethod
-    def sum(stats: "Iterable[StreamStats]") -> "StreamStats":
+    def sum(stats: Iterable[StreamStats]) -> StreamStats:
         """Adds up the times and counts of several streams, such as those of all ranks.
 
         Args:
@@ -103,7 +105,7 @@ class Calls:
         # whether `next` runs, and since when. No time is counted before the first call and after the end.
         self._state: tuple[float, float, bool, float | None] = (0.0, 0.0, False, None)
 
-    def __reduce__(self) -> "tuple[type[Calls], tuple[()]]":
+    def __reduce__(self) -> tuple[type[Calls], tuple[()]]:
         return Calls, ()
 
     def enter(self) -> None:

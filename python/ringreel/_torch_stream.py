@@ -44,7 +44,7 @@ class _Loops:
         self.running: weakref.WeakSet[RingIterator] = weakref.WeakSet()
         self.ended = StreamStats()
 
-    def end(self, iterator: "RingIterator") -> None:
+    def end(self, iterator: RingIterator) -> None:
         """Counts an iterator that is not used any more."""
         self.running.discard(iterator)
         self.ended = StreamStats.sum([self.ended, iterator.stats()])

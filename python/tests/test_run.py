@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 import pytest
-from conftest import add, managed, numbered, numbers, until
+from conftest import add, managed, numbered, numbers, until, zip_equal
 
 import ringreel
 
