@@ -3,7 +3,7 @@
 The info string of a block says what is done with it:
 
 - ``python`` and ``sh``: executed, in the order of the page; Python blocks of a page share their names. ``python torch``
-  (or ``grain``, ``jax``) is skipped where that package is not installed.
+  (or ``torchdata``, ``grain``, ``jax``) is skipped where that package is not installed.
 - ``yaml``: merged over the page's configuration, and must be valid.
 - A ``python``, ``sh`` or ``yaml`` block whose first line is a file's name, as in ``# train.py``, becomes that file.
 - ``text``, ``console``, ``json``, ``rust``, ``c`` and ``fortran``: output and examples; not executed.
@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "python").glob("*.md"))]
 RUN, SHOWN = {"python", "sh", "yaml"}, {"text", "console", "json", "rust", "c", "fortran"}
 DIRECTIVE = re.compile(r"\{[a-z-]+\}")
-OPTIONAL = {"torch", "grain", "jax"}
+OPTIONAL = {"torch", "torchdata", "grain", "jax"}
 FENCE = re.compile(r"^( *)(```+)([^\n`]*)\n(.*?)^\1\2 *$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"# (\w+\.(?:py|sh|yaml))(?::.*)?\n")
 # Catches a block that hangs.

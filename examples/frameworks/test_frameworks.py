@@ -91,7 +91,10 @@ def test_lightning_resumes_with_the_next_sample(folder, ranks):
         options = ["--devices", ranks, "--steps", steps, "--save-every", 2]
         return steps_of(run(folder, HERE / "lightning_train.py", *options, PYTHONPATH=path))
 
-    check(start(3), start(8), saved=2, ranks=ranks, steps=8)
+    first, second = start(3), start(8)
+    saved = min(second)[0] - 1
+    assert saved in (2, 3)  # some versions of Lightning also save when max_steps is reached
+    check(first, second, saved=saved, ranks=ranks, steps=8)
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
@@ -145,14 +148,26 @@ print(json.dumps({name: [(e.step, e.value) for e in events.Scalars(name)] for na
 
 
 def logged_by_wandb(folder):
-    """Returns the steps and values of each metric in the file of an offline run."""
+    """Returns the steps and values of each metric in the file of an offline run, a log in the format of LevelDB."""
     script = """
-import json, sys
+import json, struct, sys
 from wandb.proto.wandb_internal_pb2 import Record
-from wandb.sdk.internal.datastore import DataStore
-store, found = DataStore(), {}
-store.open_for_scan(sys.argv[1])
-while data := store.scan_data():
+
+def records(data, at=7, record=b""):
+    while at + 7 <= len(data):
+        left = 32768 - at % 32768
+        if left < 7:  # the end of a block
+            at += left
+            continue
+        length, kind = struct.unpack_from("<HB", data, at + 4)
+        record += data[at + 7 : at + 7 + length]
+        at += 7 + length
+        if kind in (1, 4):  # whole, or the last fragment
+            yield record
+            record = b""
+
+found = {}
+for data in records(open(sys.argv[1], "rb").read()):
     record = Record.FromString(data)
     values = {(item.key or "/".join(item.nested_key)): json.loads(item.value_json) for item in record.history.item}
     for name, value in values.items():

@@ -526,6 +526,8 @@ def test_state_protocol_of_stateful_loaders_works(ranks, ring_of, run):
         assert [found for found, _ in again] == [found[count:] for found, count in zip_equal(order, counts)]
 
 
+# torchdata 0.11 with torch 2.15.
+@pytest.mark.filterwarnings("ignore:'set_vital' is deprecated:UserWarning")
 def test_stateful_loaders_resume_exactly(ring_of):
     stateful = pytest.importorskip(
         "torchdata.stateful_dataloader", reason="torchdata is not installed: its StatefulDataLoader is NOT tested"
