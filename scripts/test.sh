@@ -54,7 +54,12 @@ torch_tests() {
     # Debian's torch is built for NumPy 1.
     VENV=.venv-torch WHEEL=$(echo "${CARGO_TARGET_DIR:-target}"/wheels/dev-abi3/*.whl) scripts/install.sh '[test]'
     .venv-torch/bin/pip install --quiet --disable-pip-version-check 'numpy<2'
-    .venv-torch/bin/python -m pytest --quiet docs examples/pytorch --deselect docs/test_pages.py::test_notebook_runs
+    # Versions for torch 1.13. Without --no-deps, pip would replace Debian's torch by one of some gigabytes.
+    .venv-torch/bin/pip install --quiet --disable-pip-version-check --no-deps 'lightning==2.2.*' 'pytorch-lightning==2.2.*' \
+        'lightning-utilities<0.12' 'torchmetrics<1.5' fsspec tqdm packaging 'monai==1.4.*' ||
+        skip "training examples with Lightning and MONAI: pip could not install them"
+    .venv-torch/bin/python -m pytest --quiet -rs docs examples/pytorch examples/frameworks \
+        --deselect docs/test_pages.py::test_notebook_runs
     # Tests that use torch, or that may depend on the version of NumPy. The other tests ran above.
     .venv-torch/bin/python -m pytest --quiet python/tests/test_torch*.py python/tests/test_*_torch.py \
         python/tests/test_sample.py python/tests/test_sample_dlpack.py python/tests/test_convert.py \
@@ -145,6 +150,11 @@ python_parts() {
             python/tests/test_docstrings.py
     else
         skip "Python tests with Grain and JAX: pip could not install them"
+    fi
+    if .venv-test/bin/pip install --quiet --disable-pip-version-check 'keras>=3.8,<4' 'jax>=0.4.30'; then
+        part "training examples with Keras and JAX" python_tests examples/frameworks -k jax
+    else
+        skip "training examples with Keras and JAX: pip could not install them"
     fi
     part "code blocks of the documentation" python_tests docs
     part "the C library" python_tests capi/tests

@@ -1,4 +1,4 @@
-"""Trains with Keras 3 on any of its backends. Started again, it resumes with exactly the next sample.
+"""Trains with Keras 3 on the backend jax or torch. Started again, it resumes with exactly the next sample.
 
 KERAS_BACKEND=jax python keras_train.py --steps 100
 """

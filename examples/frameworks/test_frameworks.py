@@ -37,6 +37,14 @@ def needs(*packages):
         pytest.skip(f"{', '.join(missing)} not installed: this example is NOT tested")
 
 
+# A generation that is complete before the second start. A position continues in the generation before it.
+ADD = """
+import numpy as np, ringreel
+image = np.zeros((1, 16, 16, 16), np.float32)
+ringreel.run_generator([{"image": image, "mask": image.astype(np.uint8), "label": np.int64(0)}] * 32, "config.yaml")
+"""
+
+
 def run(folder, *command, **variables):
     """Runs Python in a folder and returns its output."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
@@ -91,7 +99,9 @@ def test_lightning_resumes_with_the_next_sample(folder, ranks):
         options = ["--devices", ranks, "--steps", steps, "--save-every", 2]
         return steps_of(run(folder, HERE / "lightning_train.py", *options, PYTHONPATH=path))
 
-    first, second = start(3), start(8)
+    first = start(3)
+    run(folder, "-c", ADD)
+    second = start(8)
     saved = min(second)[0] - 1
     assert saved in (2, 3)  # some versions of Lightning also save when max_steps is reached
     check(first, second, saved=saved, ranks=ranks, steps=8)
@@ -106,7 +116,9 @@ def test_hf_trainer_resumes_with_the_next_sample(folder, ranks):
         return steps_of(run(folder, *launch, HERE / "hf_train.py", "--steps", steps, "--save-every", 3))
 
     # Trainer also saves after the last step, so the second start has nothing to repeat.
-    check(start(5), start(8), saved=5, ranks=ranks, steps=8)
+    first = start(5)
+    run(folder, "-c", ADD)
+    check(first, start(8), saved=5, ranks=ranks, steps=8)
 
 
 def test_monai_trains_on_each_sample_of_an_epoch(folder):
@@ -121,10 +133,12 @@ def test_keras_resumes_with_the_next_sample(folder, backend):
     needs("keras", backend)
 
     def start(steps):
-        options = ["--steps", steps, "--save-every", 4]
+        options = ["--steps", steps, "--save-every", 1]
         return steps_of(run(folder, HERE / "keras_train.py", *options, KERAS_BACKEND=backend, JAX_PLATFORMS="cpu"))
 
-    check(start(6), start(16), saved=4, ranks=1, steps=16)
+    first = start(1)  # Keras has read two batches then
+    run(folder, "-c", ADD)
+    check(first, start(16), saved=1, ranks=1, steps=16)
 
 
 def test_jax_resumes_with_the_next_sample(folder):
@@ -133,7 +147,9 @@ def test_jax_resumes_with_the_next_sample(folder):
     def start(steps):
         return steps_of(run(folder, HERE / "jax_train.py", "--steps", steps, "--save-every", 4, JAX_PLATFORMS="cpu"))
 
-    check(start(6), start(16), saved=4, ranks=1, steps=16)
+    first = start(6)
+    run(folder, "-c", ADD)
+    check(first, start(16), saved=4, ranks=1, steps=16)
 
 
 def logged_by_tensorboard(folder):
