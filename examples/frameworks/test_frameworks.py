@@ -78,6 +78,7 @@ def check(first, second, saved, ranks, steps):
             for sample in whole[step, rank]
         ]
         assert len(read) == len(set(read)) == 32, f"epoch {epoch}"
+        assert len({sample.split(":")[0] for sample in read}) == 1, f"epoch {epoch}: one generation"
 
 
 @pytest.fixture
