@@ -153,7 +153,7 @@ def test_held_out_samples_never_substitute_for_damaged_ones(filled, ahead):
 
 
 @pytest.mark.parametrize("ahead", [0, 1 << 20])
-def test_held_out_samples_never_substitute_for_a_generation_that_is_gone(filled, ahead):
+def test_held_out_samples_never_replace_a_reclaimed_generation(filled, ahead):
     ring = filled(numbered(9), LEASE_SECONDS=0.2)
     rule = HoldOut(choose=third)
     streams = [ring.stream(n, 2, equal="wrap", epochs=1, run="a", hold_out=rule, prefetch_bytes=ahead) for n in (0, 1)]
@@ -164,7 +164,7 @@ def test_held_out_samples_never_substitute_for_a_generation_that_is_gone(filled,
     assert len(found) == 6 and not [n for n in found if n % 3 == 0] and max(found) > 9
 
 
-def test_stream_without_a_sample_for_training_waits_for_the_next_generation(filled):
+def test_stream_without_training_samples_waits_for_a_generation(filled):
     ring = filled(numbered(4))
     assert list(ring.stream(epochs=1, hold_out=HoldOut(1))) == []
     with pytest.raises(ringreel.RingTimeoutError):
