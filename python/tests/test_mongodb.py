@@ -227,14 +227,14 @@ def test_fork_does_not_touch_its_parents_membership(config, database):
     def child():
         with pytest.raises(ringreel.RingreelError, match="after a fork, open it again in the child"):
             generator.write(numbered(1)[0])
-        assert len(ring.status()["generators"]) == 1
+        until(lambda: len(ring.status()["generators"]) == 1)
         with ring.generator() as own:
             own.write(numbered(1)[0])
-            assert len(ring.status()["generators"]) == 2
+            until(lambda: len(ring.status()["generators"]) == 2)
 
     for _ in range(3):
         assert in_fork(child) == 0
-    assert len(ring.status()["generators"]) == 1
+    until(lambda: len(ring.status()["generators"]) == 1)
     generator.write(numbered(1)[0])
     assert generator.finish().finished == 2 and ring.status()["samples_generated"] == 5
 
