@@ -72,7 +72,7 @@ tests_on() {
     VENV=.venv-$1 PYTHON=$2 WHEEL=$3 PROFILE=dev scripts/install.sh '[test]'
     ".venv-$1/bin/python" -m pytest --quiet \
         python/tests/test_{arguments,convert,dataset,errors,format_vectors,generator,image_options,package,ring,run}.py \
-        python/tests/test_{sample,stream_basics,transforms,wirehead}.py
+        python/tests/test_{hold_out,length,mixture,nested,sample,stats,stream_basics,transforms,wirehead}.py
 }
 
 # The oldest versions, for each of which a wheel is built, and the newest one, which can use the wheel of .venv-test.

@@ -233,7 +233,15 @@ class Dataset:
     def _served(self, reader: Reader, generation: Generation) -> Generation:
         """Returns the generation with the samples of this dataset only."""
         rule = self._hold_out
-        return generation if rule is None else rule._part(reader, generation, self._held_out)
+        while rule is not None:
+            try:
+                return rule._part(reader, generation, self._held_out)
+            except ReclaimedError:
+                newest = reader.newest()
+                if not self._follows or newest.number == generation.number:
+                    raise
+                generation = newest
+        return generation
 
 
 def _place(index: int, generation: Generation) -> int:

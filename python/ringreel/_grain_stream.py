@@ -13,6 +13,7 @@ import numpy as np
 
 from ringreel._arguments import chosen_parts
 from ringreel._environment import distributed_rank, jax_rank, rank_and_world, run_name
+from ringreel._hold_out import HoldOut
 from ringreel._ring import Config, Ring, _placed, _tell_alone
 from ringreel._sample import Sample, writable_values
 from ringreel._stream import Stream
@@ -83,6 +84,7 @@ class RingIterDataset(_IterDataset):
         repeat (bool): Whether a generation is read again while there is no newer one. Default True.
         timeout (float | None): Seconds to wait for a generation. None (the default) waits without limit.
         threads (int | None): Number of threads that read ahead. None (the default) uses up to 4.
+        hold_out (HoldOut | None): Rule that leaves samples out. None (the default) leaves out none.
 
     Raises:
         ConfigError: The configuration cannot be used.
@@ -130,6 +132,7 @@ class RingIterDataset(_IterDataset):
         repeat: bool = True,
         timeout: float | None = None,
         threads: int | None = None,
+        hold_out: HoldOut | None = None,
     ) -> None:
         super().__init__()
         self._ring = Ring._of(config)
@@ -146,6 +149,7 @@ class RingIterDataset(_IterDataset):
             "repeat": repeat,
             "timeout": timeout,
             "threads": threads,
+            "hold_out": hold_out,
         }
         # Raises errors of the arguments now, and not in a worker.
         self._ring._stream(*(self._share or (0, 1)), run=run, **self._options)

@@ -243,7 +243,7 @@ class StreamLoader(DatasetLike):
 
     def _placed(self) -> tuple[int, int]:
         source = self._source.given
-        return source._placed() if isinstance(source, DatasetLike) else super()._placed()
+        return source._placed() if self._source.shares_itself else super()._placed()
 
     def _count(self, share: int, shares: int) -> int:
         """Returns the number of batches of one share."""

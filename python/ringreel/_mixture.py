@@ -13,7 +13,7 @@ from ringreel._arguments import integer
 from ringreel._errors import RingreelError, add_note
 from ringreel._loader import check_state
 from ringreel._ring import Ring
-from ringreel._stats import Calls, StreamStats
+from ringreel._stats import Calls, StreamStats, stats_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -102,9 +102,9 @@ class Mixture(Iterator[Any]):
             if issubclass(kind, (str, bytes)) or not (hasattr(kind, "__iter__") or hasattr(kind, "__getitem__")):
                 hint = ": pass its stream()" if issubclass(kind, Ring) else ""
                 raise TypeError(f"source {number} of a mixture: expected an iterable, found {kind.__name__}{hint}")
-            if (kind.__module__, kind.__name__) == ("ringreel._torch_stream", "RingStream"):
+            if kind.__name__ in ("RingStream", "MixtureStream") and kind.__module__.startswith("ringreel."):
                 raise TypeError(
-                    f"source {number} of a mixture is a RingStream, which has no position of its own to save: "
+                    f"source {number} of a mixture is a {kind.__name__}, which has no position of its own to save: "
                     "pass the stream() of a ringreel.Ring, or make a ringreel.torch.MixtureStream of RingStreams"
                 )
         self._read: set[int] = set()  # Sources from which an iterator was made.
@@ -169,7 +169,7 @@ class Mixture(Iterator[Any]):
         try:
             # The length of an iterator is what is left of it, that of other sources all that they have.
             return len(source) if hasattr(type(source), "__next__") else max(len(source) - self._given[number], 0)
-        except TypeError as error:
+        except (TypeError, NotImplementedError) as error:
             raise TypeError(f"a mixture has no length, because source {number} has none: {error}") from error
 
     def __iter__(self) -> Self:
@@ -328,7 +328,7 @@ class Mixture(Iterator[Any]):
             >>> stats.reads_per_sample, [source.reads_per_sample for source in stats.sources]
             (1.5, [1.0, 2.0])
         """
-        sources = tuple(_stats_of(source) for source in self._sources)
+        sources = tuple(stats_of(source) for source in self._sources)
         total = StreamStats.sum(stats for stats in sources if stats is not None)
         own = self._calls.stats(total.waited_seconds)
         seconds = {name: getattr(own, name) for name in ("waited_seconds", "read_seconds", "step_seconds", "starved")}
@@ -432,8 +432,3 @@ def _uniform(seed: int, draw: int, ended: int) -> float:
 
 def _has_state(source: Any) -> bool:
     return hasattr(source, "state_dict") and hasattr(source, "load_state_dict")
-
-
-def _stats_of(source: Any) -> StreamStats | None:
-    stats = source.stats() if hasattr(source, "stats") else None
-    return stats if isinstance(stats, StreamStats) else None

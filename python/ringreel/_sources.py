@@ -15,7 +15,7 @@ from ringreel._errors import DamagedSampleError, ReclaimedError
 from ringreel._files import Files, is_pattern, names_of, refuse_paths
 from ringreel._log import logger
 from ringreel._ring import Ring
-from ringreel._stats import StreamStats
+from ringreel._stats import stats_of
 
 
 @dataclasses.dataclass
@@ -168,8 +168,8 @@ class _Callable(Source):
         return iterator
 
     def waited_seconds(self) -> float:
-        stats = self.last.stats() if hasattr(self.last, "stats") else None
-        return self._before + (stats.waited_seconds if isinstance(stats, StreamStats) else 0.0)
+        stats = stats_of(self.last)
+        return self._before + (0.0 if stats is None else stats.waited_seconds)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"given": self.given}
@@ -236,6 +236,9 @@ class _Generation(Source):
         self._missed: set[int] = set()
         # Seconds until generations were opened, and since when one is being opened.
         self._waits: tuple[float, float | None] = (0.0, None)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_waits": (0.0, None)}  # A copy begins with zeros.
 
     def waited_seconds(self) -> float:
         seconds, since = self._waits

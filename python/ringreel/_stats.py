@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Iterable
+from typing import Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +69,7 @@ class StreamStats:
         each = list(stats)
         distinct, offered = sum(one.distinct for one in each), sum(one.offered for one in each)
         reads = [one.distinct * (one.reads_per_sample or 0.0) for one in each]
-        aged = [(many, one.age_seconds) for many, one in zip(reads, each, strict=True) if one.age_seconds is not None]
+        aged = [(many, one.age_seconds) for many, one in zip(reads, each) if one.age_seconds is not None]
         total = times(
             sum(one.waited_seconds for one in each),
             sum(one.read_seconds for one in each),
@@ -92,6 +93,14 @@ def ratio(part: float, of: float) -> float | None:
 def times(waited: float, read: float, step: float) -> StreamStats:
     """Returns statistics with these seconds, and without counts."""
     return StreamStats(waited, read, step, ratio(waited, waited + read + step))
+
+
+def stats_of(source: Any) -> StreamStats | None:
+    """Returns the statistics of a stream, and None for an object of a class that is not ringreel's."""
+    if not type(source).__module__.startswith("ringreel.") or not hasattr(source, "stats"):
+        return None
+    found = source.stats()
+    return found if isinstance(found, StreamStats) else None
 
 
 class Calls:

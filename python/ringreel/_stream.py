@@ -10,7 +10,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ringreel import _ringreel
-from ringreel._errors import CoordinationUnavailableError, DamagedSampleError, RingreelError
+from ringreel._errors import (
+    CoordinationDeniedError,
+    CoordinationUnavailableError,
+    DamagedSampleError,
+    RingreelError,
+    RingTimeoutError,
+)
 from ringreel._length import ADVICE, length_of_epochs
 from ringreel._log import Waiting, logger
 from ringreel._mapped_stream import MappedStream
@@ -93,6 +99,8 @@ class Stream(Iterator[Sample]):
         stream = self._own()
         try:
             stream.prepare(Waiting())
+        except (RingTimeoutError, CoordinationDeniedError):
+            raise
         except (CoordinationUnavailableError, OSError) as error:
             raise TypeError(f"the length is unknown, because the ring does not answer: {error}") from error
         finished, steps = stream.steps_left() or (0, None)

@@ -74,6 +74,8 @@ class ImageRecordStream(_Iterable):
         (2, 3, 32, 32) [6.0, 7.0]
     """
 
+    _shares_itself = True
+
     def __init__(
         self,
         path_imgrec: _Path | Sequence[_Path],

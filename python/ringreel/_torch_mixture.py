@@ -10,6 +10,7 @@ import torch
 from ringreel._length import length_of
 from ringreel._mixture import Mixture, mixture_length
 from ringreel._shard import DatasetLike
+from ringreel._stats import StreamStats
 from ringreel._torch_stream import RingStream
 
 if TYPE_CHECKING:  # so that mypy sees the same class with torch and without it
@@ -58,6 +59,8 @@ class MixtureStream(_Iterable):
         2
     """
 
+    _shares_itself = True
+
     def __init__(
         self, sources: Sequence[Any], weights: Sequence[float] | None = None, seed: int = 0, stop: str = "all"
     ) -> None:
@@ -66,8 +69,8 @@ class MixtureStream(_Iterable):
             if not isinstance(source, (RingStream, DatasetLike)):
                 raise TypeError(
                     f"source {number} of a MixtureStream: expected a RingStream, Shard, StreamLoader or InputSplit, "
-                    f"which share their items among ranks and workers, found {type(source).__name__}. Wrap any other "
-                    "source in ringreel.Shard"
+                    f"which share their items among ranks and workers, found {type(source).__name__}. "
+                    "A ringreel.Shard shares the items of a source that yields all items in every process"
                 )
         # Raises errors of the arguments now, and not in a worker.
         mixture = Mixture([()] * len(self._sources), weights, seed, stop)
@@ -87,6 +90,37 @@ class MixtureStream(_Iterable):
         """Returns what a mixture reads: the object that has the state of the source."""
         return iter(source) if isinstance(source, RingStream) else source
 
+    def stats(self) -> StreamStats:
+        """Returns how the sources of this process that are ``RingStream``s, and their callers, spent their time.
+
+        Returns:
+            StreamStats: The sums over these sources. See ``RingStream.stats``.
+
+        Example:
+            >>> from ringreel.torch import MixtureStream, RingStream
+            >>> mixture = MixtureStream([RingStream("config.yaml", epochs=1), ringreel.Shard(range(2))])
+            >>> items = list(mixture)
+            >>> mixture.stats().distinct
+            4
+        """
+        return StreamStats.sum(source.stats() for source in self._sources if isinstance(source, RingStream))
+
+    def suspend(self) -> None:
+        """Suspends the sources that are ``RingStream``s, those of loader workers too. See ``RingStream.suspend``.
+
+        Example:
+            >>> from ringreel.torch import MixtureStream, RingStream
+            >>> mixture = MixtureStream([RingStream("config.yaml", run="nightly")])
+            >>> iterator = iter(mixture)
+            >>> sample, state = next(iterator), iterator.state_dict()
+            >>> mixture.suspend()
+            >>> list(iterator)
+            []
+        """
+        for source in self._sources:
+            if isinstance(source, RingStream):
+                source.suspend()
+
     def __len__(self) -> int:
         """Returns the number of items of this rank in one iteration, over all its workers.
 
@@ -102,8 +136,12 @@ class MixtureStream(_Iterable):
             >>> len(MixtureStream([RingStream("config.yaml", epochs=2), ringreel.Shard(range(5))]))
             13
         """
-        rank, world_size = self._sources[0]._placed()
-        return length_of(self, rank, world_size, self._count)
+        return length_of(self, *self._placed(), self._count)
+
+    def _placed(self) -> tuple[int, int]:
+        """Returns the rank of this process and the number of ranks."""
+        place: tuple[int, int] = self._sources[0]._placed()
+        return place
 
     def _count(self, share: int, shares: int) -> int:
         """Returns the number of items of one share in one iteration."""

@@ -141,6 +141,8 @@ class RingStream(_Iterable):
         (tensor([0, 1]), tensor([0, 1]), 2)
     """
 
+    _shares_itself = True
+
     def __init__(
         self,
         config: Config | Ring,
@@ -383,6 +385,19 @@ class RingIterator(Iterator[Any]):
             1
         """
         return self._stream.stats()
+
+    def close(self) -> None:
+        """Ends the iterator, and leaves its run. See ``ringreel.Stream.close``.
+
+        Example:
+            >>> from ringreel.torch import RingStream
+            >>> iterator = iter(RingStream("config.yaml"))
+            >>> sample = next(iterator)
+            >>> iterator.close()
+            >>> list(iterator)
+            []
+        """
+        self._stream.close()
 
     def suspend(self) -> None:
         """Ends the iterator, but keeps its place in the run. See ``ringreel.Stream.suspend``.

@@ -61,10 +61,12 @@ class Conversion:
         self._refuse(parts or known or ())
 
     def _refuse(self, parts: Any) -> None:
-        """Raises ValueError if an item that ``info=True`` adds has the name of a part."""
+        """Raises ValueError if an added item has the name of a part."""
         for name in _INFO if self._info else ():
             if name in parts:
                 raise ValueError(f"info: samples have a part {name!r}; leave it out with parts=, or pass info=False")
+        if self._padding and "is_padding" in parts:
+            raise ValueError('parts: samples have a part "is_padding"; leave it out, or use another equal')
 
     def __call__(self, sample: Sample) -> Any:
         tensors: dict[str, Any] = sample.torch(*self._parts)
@@ -74,8 +76,9 @@ class Conversion:
                     mark(tensor, sample, name)
         if self._nested:
             tensors = nested(tensors)
-        if self._info:
+        if self._info or self._padding:
             self._refuse(tensors)
+        if self._info:
             tensors.update((name, getattr(sample, name)) for name in _INFO)
         if self._padding:
             tensors["is_padding"] = torch.tensor(sample.is_padding)

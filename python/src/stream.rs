@@ -7,7 +7,7 @@ use crate::forked::OwnProcess;
 use crate::interpreter::with_python;
 use crate::reader::{Generation, Handed, Reader, hand_over};
 use crate::{errors, logging};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyException, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use ringreel::read::checkpoint::State;
@@ -286,13 +286,23 @@ fn chosen_by(choose: Py<PyAny>, raised: Raised) -> LeaveOut {
         match with_python(call) {
             Some(Ok(chosen)) => Ok(chosen.into_iter().map(|index| start.saturating_add(index)).collect()),
             Some(Err(error)) => {
+                let is = |kind: fn(&PyErr, Python<'_>) -> bool| with_python(|py| kind(&error, py)) == Some(true);
+                if is(is_reclaimed) {
+                    return Err(Error::Reclaimed { generation: manifest.summary.generation });
+                }
                 let why = error.to_string();
+                let stops = !is(|error, py| error.is_instance_of::<PyException>(py));
                 *raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-                Err(failed(&why))
+                Err(if stops { Error::Interrupted { what: why } } else { failed(&why) })
             }
             None => Err(failed("the interpreter ends")),
         }
     })
+}
+
+/// Whether the generation was reclaimed, so that the stream reads another one.
+fn is_reclaimed(error: &PyErr, py: Python<'_>) -> bool {
+    error.get_type(py).name().is_ok_and(|name| name == "ReclaimedError")
 }
 
 fn equal_of(name: Option<&str>) -> PyResult<Equal> {

@@ -523,3 +523,10 @@ def test_stream_is_closed_at_the_end_by_close_and_when_collected(ring, dataset_o
     del iterator
     gc.collect()
     assert readers() == 0, "collection"
+
+
+def test_held_out_samples_are_left_out(grain, filled):
+    ring = filled(numbered(6))
+    rule = ringreel.HoldOut(choose=lambda sample: int(sample["data"].flat[0]) % 2 == 0)
+    items = list(ringreel.grain.RingIterDataset(ring, epochs=1, hold_out=rule))
+    assert [int(item["data"].flat[0]) for item in items] == [1, 3, 5]

@@ -232,3 +232,38 @@ def test_wrong_rules_are_errors(filled):
             use(0.05)
     with pytest.raises(TypeError, match="found None"):
         ring.held_out(None)
+
+
+def test_interrupt_in_a_rule_ends_the_stream(filled):
+    ring = filled(numbered(4), KEEP=5)
+    asked = []
+
+    def rule(sample):
+        if sample.generation == 2:
+            asked.append(sample.position)
+            raise KeyboardInterrupt
+        return False
+
+    stream = ring.stream(epochs=2, hold_out=HoldOut(choose=rule))
+    assert numbers([next(stream)]) == [0]
+    add(ring, numbered(4, start=10))
+    with pytest.raises(KeyboardInterrupt):
+        numbers(stream)
+    assert asked
+
+
+def test_generation_reclaimed_while_a_rule_reads_it_is_not_an_error(filled):
+    ring = filled(numbered(4), KEEP=5)
+    add(ring, numbered(4, start=10))
+    failed = []
+
+    def rule(sample):
+        if not failed:
+            failed.append(sample.generation)
+            add(ring, numbered(4, start=20))
+            raise ringreel.ReclaimedError("as if it was reclaimed")
+        return int(sample["data"].flat[0]) % 2 == 0
+
+    assert numbers(ring.stream(epochs=1, hold_out=HoldOut(choose=rule))) == [21, 23]
+    failed.clear()
+    assert numbers(ring.dataset(hold_out=HoldOut(choose=rule))) == [21, 23]

@@ -172,3 +172,8 @@ def test_mixture_has_as_many_items_as_its_length(filled, stop):
         for _ in mixture:
             left.append(len(mixture))
         assert left == list(range(len(left)))[::-1], (seed, weights)
+
+
+def test_length_of_a_stream_without_a_generation_times_out(config):
+    with pytest.raises(ringreel.RingTimeoutError):
+        len(ringreel.Ring(config()).stream(epochs=1, timeout=0.1))

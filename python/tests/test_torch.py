@@ -153,6 +153,7 @@ def test_a_copy_stays_with_the_generation(ring_of):
 
 def rank(dataset, pipe):
     """Runs as a training process: reports its samples, refreshes on request, and reports them again."""
+    torch.set_num_threads(1)  # as a loader worker does, because a forked child has no threads of its parent's pool
     while pipe.recv():
         pipe.send((len(dataset), all_told(dataset)))
     pipe.send(dataset.refresh())

@@ -129,7 +129,7 @@ def test_shares_of_other_sources_are_mixed(rings):
 
 def test_sources_that_are_not_shared_are_refused(rings):
     for source in ([1, 2], rings[0].stream(), ringreel.Mixture([[1]])):
-        with pytest.raises(TypeError, match=r"source 1 of a MixtureStream: .* Wrap any other source in ringreel"):
+        with pytest.raises(TypeError, match=r"source 1 of a MixtureStream: .* A ringreel.Shard shares"):
             MixtureStream([ringreel.Shard([1]), source])
     with pytest.raises(TypeError, match=r"ringreel\.torch\.MixtureStream"):
         ringreel.Mixture([RingStream(rings[0])])
@@ -151,3 +151,26 @@ def test_unknown_length_names_the_source(rings):
 def test_mixture_can_be_pickled(rings):
     dataset = pickle.loads(pickle.dumps(mixed(rings)))
     assert sorted(numbers_of(dataset, 0)) == [*range(11), *range(100, 107)]
+
+
+def test_loader_of_datasets_that_share_their_items_loses_none(rings):
+    for source in (RingStream(rings[0], epochs=1, equal=None), mixed(rings)):
+        whole = sorted(int(sample["data"].flatten()[0]) for sample in source)
+        loader = ringreel.StreamLoader(source, 1, epochs=1)
+        batches = DataLoader(loader, None, num_workers=2)
+        assert sorted(int(batch[0]["data"].flatten()[0]) for batch in batches) == whole
+        with pytest.raises(TypeError, match="it shares its items itself"):
+            ringreel.Shard(source)
+
+
+def test_closed_mixture_closes_its_streams(rings):
+    mixture = iter(mixed(rings))
+    next(mixture)
+    assert len(rings[0].status()["readers"]) + len(rings[1].status()["readers"]) > 0
+    mixture.close()
+    assert rings[0].status()["readers"] == rings[1].status()["readers"] == []
+
+
+def test_mixture_of_a_mixture_stream_is_refused(rings):
+    with pytest.raises(TypeError, match="is a MixtureStream, which has no position"):
+        ringreel.Mixture([mixed(rings)])

@@ -70,3 +70,9 @@ def test_names_that_cannot_be_nested_are_errors(config):
             make(ring, nested=True, as_tuple=True, parts=["a/b"])
         with pytest.raises(ValueError, match="info: samples have a part 'position'"):
             make(ring, nested=True, info=True, parts=["position/x"])
+
+
+def test_part_with_the_name_of_an_added_item_is_refused(config):
+    ring = ringreel.Ring(config(SAMPLE=["is_padding", "y"]))
+    with pytest.raises(ValueError, match='have a part "is_padding"'):
+        RingStream(ring, equal="pad")

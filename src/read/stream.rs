@@ -130,6 +130,9 @@ impl Stream {
         }
         loop {
             let planned = self.plan_ahead();
+            if matches!(planned, Err(Error::Interrupted { .. })) {
+                return planned.map(|_| None);
+            }
             let Some(step) = self.delivery.queue.front() else {
                 match planned {
                     Ok(Planned::End) => {

@@ -204,6 +204,7 @@ impl Schedule {
             counted(epoch.samples, "sample")
         );
         let larger = match cap >= world {
+            _ if self.options.leave_out.is_any() => "hold out fewer samples (hold_out)".to_owned(),
             true => format!("wait for a full generation (SWAP_CAP is {cap})"),
             false => format!("raise SWAP_CAP from {cap} to {world} or more"),
         };
@@ -257,7 +258,8 @@ impl Schedule {
             let (logged, generation) = (counted(epoch.samples, "sample"), epoch.generation);
             return Err(Error::Sample(format!(
                 "epoch {number} of the run reads {logged} of generation {generation}, but this stream has {samples}: \
-                 give all workers of a run, and a stream that resumes or replays it, the same hold_out"
+                 give all workers of a run, and a stream that resumes or replays it, the same hold_out \
+                 (a rule that reads samples also chooses others when a sample becomes unreadable)"
             )));
         }
         Ok(served)
