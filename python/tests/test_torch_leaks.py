@@ -123,7 +123,7 @@ def trainers(start):
     before = in_shared_memory()
     started = {kind: start(*kind, 50) for kind in KINDS}
     for trainer in started.values():
-        trainer.end(seconds=180)
+        trainer.end(seconds=600)
     assert in_shared_memory() <= before
     return started
 
