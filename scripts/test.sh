@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs all tests: Rust, Python, documentation. A part that cannot run on this machine is named and counted as skipped.
-# Two lanes run at the same time, because each of them also waits: the Rust tests; and the Python tests, lints, fuzzing.
+# Two lanes run at the same time, because each of them also waits: Rust with its lints and fuzzing; Python and the pages.
 # Lines of the second lane begin with "2 |". If a part fails, both lanes end, and the last line names the part.
 # `scripts/test.sh quick` runs tests that need neither network nor root, and takes two minutes once everything is built.
 set -euo pipefail
@@ -127,6 +127,9 @@ rust_parts() {
         skip "the index in FerretDB"
     fi
     part "replay of the fuzzing corpora" cargo test --quiet --package ringreel-fuzz
+    part_if_it_can "fuzzing" scripts/fuzz.sh 10
+    part "lints" lints
+    part "documentation of the crates" scripts/doc.sh
 }
 
 python_parts() {
@@ -173,11 +176,8 @@ python_parts() {
 
 second_lane() {
     python_parts
-    part "lints" lints
     part_if_it_can "wording and spelling" scripts/prose.sh
     part_if_it_can "documentation site" scripts/docs.sh
-    part "documentation of the crates" scripts/doc.sh
-    part_if_it_can "fuzzing" scripts/fuzz.sh 10
 }
 
 if [ "${1:-}" = quick ]; then
