@@ -91,7 +91,7 @@ class MixtureStream(_Iterable):
         return iter(source) if isinstance(source, RingStream) else source
 
     def stats(self) -> StreamStats:
-        """Returns how the sources of this process that are ``RingStream``s, and their callers, spent their time.
+        """Returns how each ``RingStream`` among the sources, in this process, and its caller spent their time.
 
         Returns:
             StreamStats: The sums over these sources. See ``RingStream.stats``.
@@ -106,7 +106,7 @@ class MixtureStream(_Iterable):
         return StreamStats.sum(source.stats() for source in self._sources if isinstance(source, RingStream))
 
     def suspend(self) -> None:
-        """Suspends the sources that are ``RingStream``s, those of loader workers too. See ``RingStream.suspend``.
+        """Suspends each ``RingStream`` among the sources, in loader workers too. See ``RingStream.suspend``.
 
         Example:
             >>> from ringreel.torch import MixtureStream, RingStream
