@@ -21,6 +21,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.fixture(autouse=True)
+def no_launcher(monkeypatch):
+    """Removes the variables by which a launcher, such as that of the job that runs the tests, names rank and run."""
+    launchers = ("RANK", "WORLD_SIZE", "TORCHELASTIC_", "SLURM_", "OMPI_", "PMI_")
+    for name in [name for name in os.environ if name.startswith(launchers)]:
+        monkeypatch.delenv(name)
+
+
 @pytest.fixture
 def config(tmp_path):
     """Makes a configuration, as a dict, of a ring that does not exist yet."""

@@ -12,12 +12,6 @@ import ringreel
 EQUAL = [None, "drop", "wrap", "pad"]
 
 
-@pytest.fixture(autouse=True)
-def no_launcher(monkeypatch):
-    for name in ("RANK", "WORLD_SIZE", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"):
-        monkeypatch.delenv(name, raising=False)
-
-
 @pytest.mark.parametrize("equal", EQUAL)
 def test_stream_has_as_many_samples_as_its_length(filled, equal):
     ring = filled(numbered(11))

@@ -24,12 +24,6 @@ pytestmark = [
 EQUAL = [None, "drop", "wrap", "pad"]
 
 
-@pytest.fixture(autouse=True)
-def no_launcher(monkeypatch):
-    for name in ("RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_JOB_ID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"):
-        monkeypatch.delenv(name, raising=False)
-
-
 def delivered(dataset, workers, drop_last=False):
     """Checks the lengths of loaders over the dataset, and returns the number of items."""
     options = {"num_workers": workers, "collate_fn": list}

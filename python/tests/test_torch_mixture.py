@@ -21,12 +21,6 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def no_launcher(monkeypatch):
-    for name in ("RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_JOB_ID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"):
-        monkeypatch.delenv(name, raising=False)
-
-
 @pytest.fixture
 def rings(config, tmp_path):
     """Two rings: one of the numbers 0 to 10, and one of 100 to 106."""

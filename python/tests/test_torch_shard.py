@@ -23,12 +23,6 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def no_launcher(monkeypatch):
-    for name in ("RANK", "WORLD_SIZE", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"):
-        monkeypatch.delenv(name, raising=False)
-
-
 @pytest.fixture
 def lines(tmp_path):
     path = tmp_path / "lines.txt"

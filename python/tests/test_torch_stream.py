@@ -34,14 +34,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),  # more workers than cores
 ]
 
-LAUNCHERS = ("RANK", "WORLD_SIZE", "TORCHELASTIC_", "SLURM_", "OMPI_", "PMI_")
-
-
-@pytest.fixture(autouse=True)
-def no_launcher(monkeypatch):
-    for name in [name for name in os.environ if name.startswith(LAUNCHERS)]:
-        monkeypatch.delenv(name)
-
 
 @pytest.fixture
 def impatient(monkeypatch):

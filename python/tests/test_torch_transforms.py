@@ -27,12 +27,6 @@ pytestmark = [
 HERE, LOADERS = 180, 15
 
 
-@pytest.fixture(autouse=True)
-def no_launcher(monkeypatch):
-    for name in ("RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID"):
-        monkeypatch.delenv(name, raising=False)
-
-
 @pytest.fixture
 def ring_of(filled, tmp_path):
     def make(count, name="ring", **keys):

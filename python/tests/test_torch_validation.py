@@ -24,12 +24,6 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def no_launcher(monkeypatch):
-    for name in ("RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_JOB_ID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"):
-        monkeypatch.delenv(name, raising=False)
-
-
 def third(sample):
     return int(sample["data"].flat[0]) % 3 == 0
 
