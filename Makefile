@@ -48,7 +48,7 @@ reliability:
 cluster:
 	scripts/cluster.sh --fs all --seconds 600
 
-# Ten minutes of fuzzing for each decoder; `make test` runs 10 seconds.
+# Ten minutes of fuzzing for each decoder; `make test` runs 3 seconds.
 fuzz:
 	scripts/fuzz.sh 600
 

@@ -5,14 +5,16 @@
 #     capi/install.sh PREFIX          for example ~/.local or /opt/ringreel
 #
 # PROFILE=dev builds in less time a library that runs more slowly and is much larger (default: release, without the
-# information for debuggers).
+# information for debuggers). The command is built with it, because the tests have compiled both for the same features.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 prefix=${1:?usage: capi/install.sh PREFIX}
 mkdir -p "$prefix"
 prefix=$(cd "$prefix" && pwd)
 profile=${PROFILE:-release}
-cargo build --quiet --package ringreel-capi --profile "$profile"
+packages=(--package ringreel-capi)
+[ "$profile" != dev ] || packages+=(--package ringreel-cli)
+cargo build --quiet "${packages[@]}" --profile "$profile"
 built=${CARGO_TARGET_DIR:-target}/$([ "$profile" = dev ] && echo debug || echo "$profile")
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 

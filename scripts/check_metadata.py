@@ -3,6 +3,7 @@
 
 The root Cargo.toml has the values: `[workspace.package]`, and the section of the version in CHANGELOG.md for the date.
 Each folder of examples/ must have a README.md that examples/README.md and a page of the documentation link.
+The Python package and the C library must need no crate with other features than the tests, or all is compiled twice.
 
 This script prints each file that disagrees, and exits with status 1 if there are any. `--tag vX.Y.Z` also compares a
 tag.
@@ -143,11 +144,29 @@ def wrong_examples() -> Iterator[str]:
             yield f"examples/{folder}: no page of the documentation links its README.md"
 
 
+def features(*options: str) -> set[str]:
+    """Returns the crates that cargo compiles, each with its version and its features."""
+    command = ["cargo", "tree", "--prefix", "none", "--format", "{p} {f}", *options]
+    lines = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    return {line.removesuffix(" (*)").replace(" (proc-macro)", "") for line in lines}
+
+
+def wrong_features() -> Iterator[str]:
+    """Yields crates that the Python package or the C library needs with other features than the tests."""
+    own = ("python", "capi")
+    tests = features("--workspace", *(f"--exclude=ringreel-{name}" for name in own), "--edges=normal,build,dev")
+    compiled = {line.split(" ")[0] for line in tests}
+    for name, options in (("python", ()), ("capi", ("--package=ringreel-cli",))):
+        for crate in features(f"--package=ringreel-{name}", *options, "--edges=normal,build") - tests:
+            if crate.split(" ")[0] in compiled:
+                yield f"{name}/Cargo.toml: other features than in the tests of all crates: {crate}"
+
+
 def main() -> None:
     workspace = toml("Cargo.toml")["workspace"]
     package = workspace["package"]
     wrong = [*wrong_crates(workspace), *wrong_python(package), *wrong_places(package)]
-    wrong += [*wrong_addresses(package["repository"]), *wrong_examples()]
+    wrong += [*wrong_addresses(package["repository"]), *wrong_examples(), *wrong_features()]
     if sys.argv[1:2] == ["--tag"] and sys.argv[2:] != [f"v{package['version']}"]:
         wrong.append(f"the tag {' '.join(sys.argv[2:])} is not v{package['version']}")
     if wrong:

@@ -14,23 +14,27 @@ lints() {
     cargo clippy --quiet --package ringreel --no-default-features -- -D warnings
 }
 
+# All calls select the same packages, so that cargo compiles each crate for one set of features. Those for Python and for C
+# are built with the same features (scripts/check_metadata.py).
+crates=(--workspace --exclude ringreel-python --exclude ringreel-capi)
+
 # A test that cannot run writes SKIPPED to stderr and passes; the line is counted.
 rust_tests() {
-    { cargo test --quiet "$@" 2>&1 1>&3 | tee "$tally/stderr" >&2; } 3>&1
+    { cargo test --quiet "${crates[@]}" "$@" 2>&1 1>&3 | tee "$tally/stderr" >&2; } 3>&1
     grep ^SKIPPED "$tally/stderr" >>"$tally/skipped" || true
 }
 
 # The index in MongoDB. The tests of the ring, which run above with the index in files, run with it, too.
 mongodb_tests() {
-    cargo test --quiet --package ringreel-cli --test mongodb -- --ignored --skip ferretdb
+    cargo test --quiet "${crates[@]}" --test mongodb -- --ignored --skip ferretdb
 }
 ring_tests_on_mongodb() {
-    scripts/with_mongodb.sh cargo test --quiet --package ringreel-cli --test main -- \
+    scripts/with_mongodb.sh cargo test --quiet "${crates[@]}" --test main -- \
         cli::bad_input:: read::damage:: read::reading:: swap::many_generations:: write::steps::
-    scripts/with_mongodb.sh cargo test --quiet --package ringreel-cli --test storm
+    scripts/with_mongodb.sh cargo test --quiet "${crates[@]}" --test storm
 }
 ferretdb_tests() {
-    cargo test --quiet --package ringreel-cli --test mongodb -- --ignored ferretdb
+    cargo test --quiet "${crates[@]}" --test mongodb -- --ignored ferretdb
 }
 
 python_lints() {
@@ -111,8 +115,7 @@ install_tools() {
 }
 
 rust_parts() {
-    part "Rust tests" rust_tests --features ringreel-recordio/images
-    part "the model of the rules" cargo test --quiet --package ringreel-model
+    part "Rust tests, the model of the rules, and the fuzzing corpora" rust_tests
     part_if_it_can "a cluster on this machine" env RINGREEL="${CARGO_TARGET_DIR:-target}/debug/ringreel" scripts/cluster.sh --seconds 20 storm
     if [ $has_mongodb = yes ]; then
         part "index in MongoDB" mongodb_tests
@@ -126,8 +129,7 @@ rust_parts() {
     else
         skip "the index in FerretDB"
     fi
-    part "replay of the fuzzing corpora" cargo test --quiet --package ringreel-fuzz
-    part_if_it_can "fuzzing" scripts/fuzz.sh 10
+    part_if_it_can "fuzzing" scripts/fuzz.sh 3
     part "lints" lints
     part "documentation of the crates" scripts/doc.sh
 }

@@ -12,7 +12,10 @@ use std::path::Path;
 use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
-use tracing_subscriber::EnvFilter;
+use tracing::Level;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// A part that was added to the sample.
 struct Part {
@@ -57,9 +60,10 @@ impl Handle {
 fn log_to_stderr() {
     static STARTED: Once = Once::new();
     STARTED.call_once(|| {
-        let filter = EnvFilter::try_from_env("RINGREEL_LOG").unwrap_or_else(|_| EnvFilter::new("ringreel=warn"));
-        let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
-        let _ = log.try_init();
+        let filter = std::env::var("RINGREEL_LOG").ok().and_then(|levels| levels.parse().ok());
+        let filter: Targets = filter.unwrap_or_else(|| Targets::new().with_target("ringreel", Level::WARN));
+        let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false);
+        let _ = tracing_subscriber::registry().with(log).with(filter).try_init();
     });
 }
 

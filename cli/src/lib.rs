@@ -45,7 +45,10 @@ use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
-use tracing_subscriber::EnvFilter;
+use tracing::Level;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// A ring of record segments on a shared filesystem, between sample generators and a training job
 #[derive(Parser)]
@@ -236,12 +239,14 @@ pub fn run_from(args: Vec<OsString>) -> i32 {
 }
 
 fn log_to_stderr(verbose: bool) {
-    let default = if verbose { "ringreel=debug" } else { "ringreel=info" };
-    let filter = EnvFilter::try_from_env("RINGREEL_LOG").unwrap_or_else(|_| EnvFilter::new(default));
+    let default = if verbose { Level::DEBUG } else { Level::INFO };
+    let filter = std::env::var("RINGREEL_LOG").ok().and_then(|levels| levels.parse().ok());
+    let filter: Targets = filter.unwrap_or_else(|| Targets::new().with_target("ringreel", default));
     let ansi = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(ansi);
+    let log = tracing_subscriber::fmt::layer().with_ansi(ansi).with_target(false);
     let log = log.with_timer(output::Clock).with_writer(move || output::PlainLog { colours: ansi });
-    let _ = log.with_target(false).try_init(); // fails if the calling program has set a logger already
+    // Fails if the calling program has set a logger already.
+    let _ = tracing_subscriber::registry().with(log).with(filter).try_init();
 }
 
 fn load(common: &Common) -> anyhow::Result<Config> {

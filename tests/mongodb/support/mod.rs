@@ -8,8 +8,8 @@ mod wire;
 pub use proxy::{Counts, Faults, Proxy};
 pub use server::{Good, Kind, Server};
 
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -40,10 +40,9 @@ pub struct Blackhole {
 
 /// A port on 127.0.0.1 to which connections are neither accepted nor refused, like that of a host that is down.
 pub fn blackhole() -> (Blackhole, u16) {
-    let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
-    rustix::net::bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
-    rustix::net::listen(&socket, 0).unwrap();
-    let listener = TcpListener::from(socket);
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    // SAFETY: the descriptor is open. A second call shortens the queue.
+    assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
     let address = listener.local_addr().unwrap();
     // Nothing accepts connections. When the queue is full, the kernel drops further ones.
     let mut queued = Vec::new();
