@@ -9,6 +9,8 @@ from typing import Any
 #: Value of the elements of a padding sample, if the caller gives none.
 PAD_VALUE = -100.0
 
+_EQUAL = (None, "drop", "wrap", "pad")
+
 
 def integer(name: str, value: Any, least: int | None = None) -> int:
     """Returns ``value`` as an int.
@@ -33,6 +35,49 @@ def _integer(name: str, value: Any, least: int | None, alternative: str) -> int:
     if least is not None and number < least:
         raise ValueError(f"{name}: expected {least} or more{alternative}, found {number}")
     return number
+
+
+def given_rank(rank: Any, world_size: Any) -> tuple[int, int] | None:
+    """Returns the arguments ``rank`` and ``world_size``, or None if neither is given.
+
+    Raises:
+        ValueError: Only one of the two is given.
+        TypeError: One of them is not an integer.
+    """
+    if rank is None and world_size is None:
+        return None
+    if rank is None or world_size is None:
+        raise ValueError("rank and world_size: expected both or neither")
+    return integer("rank", rank), integer("world_size", world_size)
+
+
+def checked_equal(equal: Any) -> str | None:
+    """Returns the argument ``equal``.
+
+    Raises:
+        ValueError: It is unknown.
+    """
+    if equal not in _EQUAL:
+        raise ValueError(f"equal: expected one of {', '.join(map(repr, _EQUAL))}, found {equal!r}")
+    chosen: str | None = equal
+    return chosen
+
+
+def position_of(index: int, length: int, what: str) -> int:
+    """Returns the position, from 0, of ``index``, which counts from the end if it is negative.
+
+    Args:
+        index (int): The index.
+        length (int): Number of samples.
+        what (str): What has that number of samples, with a verb, for the message.
+
+    Raises:
+        IndexError: There is no such sample.
+    """
+    position = index + length if index < 0 else index
+    if not 0 <= position < length:
+        raise IndexError(f"no sample {index}: {what} {length}")
+    return position
 
 
 def real(name: str, value: Any) -> float:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, overload
 
+from ringreel._arguments import position_of
 from ringreel._batch import Batch
 from ringreel._errors import ReclaimedError
 from ringreel._hold_out import HoldOut
@@ -191,7 +192,7 @@ class Dataset:
 
     def _at(self, index: int, follow: bool = True) -> Sample:
         def read(reader: Reader, generation: Generation) -> Sample:
-            return Sample(*reader.sample(generation, _place(index, generation)))
+            return Sample(*reader.sample(generation, _position(index, generation)))
 
         return self._follow(read, follow)
 
@@ -244,11 +245,8 @@ class Dataset:
         return generation
 
 
-def _place(index: int, generation: Generation) -> int:
-    place = index + len(generation) if index < 0 else index
-    if not 0 <= place < len(generation):
-        raise IndexError(f"no sample {index}: generation {generation.number} has {len(generation)}")
-    return place
+def _position(index: int, generation: Generation) -> int:
+    return position_of(index, len(generation), f"generation {generation.number} has")
 
 
 def _chosen(indices: Any, generation: Generation) -> tuple[int, int] | list[int]:
@@ -256,5 +254,5 @@ def _chosen(indices: Any, generation: Generation) -> tuple[int, int] | list[int]
     if isinstance(indices, slice):
         indices = range(*indices.indices(len(generation)))
     if isinstance(indices, range) and indices.step == 1 and len(indices) > 0:
-        return _place(indices.start, generation), _place(indices.stop - 1, generation) + 1
-    return [_place(operator.index(index), generation) for index in indices]
+        return _position(indices.start, generation), _position(indices.stop - 1, generation) + 1
+    return [_position(operator.index(index), generation) for index in indices]

@@ -8,6 +8,8 @@ import re
 import sys
 import uuid
 
+from ringreel._log import logger
+
 _RANKS = [
     ("RANK", "WORLD_SIZE"),
     ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),  # not SLURM_NTASKS, which is also set in a batch script, a single process
@@ -68,6 +70,21 @@ def distributed_rank() -> tuple[int, int] | None:
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return None
     return distributed.get_rank(), distributed.get_world_size()
+
+
+def found_rank(given: tuple[int, int] | None) -> tuple[int, int]:
+    """Returns rank and world size: those that are given, or of ``torch.distributed``, or of the environment."""
+    return given or distributed_rank() or rank_and_world()
+
+
+def tell_alone(rank: int, world_size: int) -> None:
+    """Logs a warning that the ranks of a job may read different generations."""
+    logger.warning(
+        "this is rank %d of %d, and no run is named: the ranks may read different generations. Pass the same run= to "
+        "all of them",
+        rank,
+        world_size,
+    )
 
 
 def jax_rank() -> tuple[int, int] | None:

@@ -5,7 +5,8 @@ import os
 from collections.abc import Iterable
 from typing import Any, Union
 
-_Path = Union[str, bytes, os.PathLike[str], os.PathLike[bytes]]
+#: The path of a file.
+Path = Union[str, bytes, os.PathLike[str], os.PathLike[bytes]]
 # How many items of a list are examined for paths.
 _EXAMINED = 100
 

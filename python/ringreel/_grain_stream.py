@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import threading
-import uuid
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +11,10 @@ import grain
 import numpy as np
 
 from ringreel._arguments import chosen_parts
-from ringreel._environment import distributed_rank, jax_rank, rank_and_world, run_name
+from ringreel._dataset_streams import DatasetStreams
+from ringreel._environment import jax_rank
 from ringreel._hold_out import HoldOut
-from ringreel._ring import Config, Ring, _placed, _tell_alone
+from ringreel._ring import Config, Ring
 from ringreel._sample import Sample, writable_values
 from ringreel._stream import Stream
 from ringreel._worker_watch import end_with_parent
@@ -135,45 +135,43 @@ class RingIterDataset(_IterDataset):
         hold_out: HoldOut | None = None,
     ) -> None:
         super().__init__()
-        self._ring = Ring._of(config)
-        self._share = None if rank is None and world_size is None else _placed(rank, world_size)
-        self._run = run
-        self._options: dict[str, Any] = {
-            "shuffle": shuffle,
-            "seed": seed,
-            "equal": equal,
-            "pad_value": pad_value,
-            "epochs": epochs,
-            "prefetch_bytes": prefetch_bytes,
-            "replay": replay,
-            "repeat": repeat,
-            "timeout": timeout,
-            "threads": threads,
-            "hold_out": hold_out,
-        }
-        # Raises errors of the arguments now, and not in a worker.
-        self._ring._stream(*(self._share or (0, 1)), run=run, **self._options)
+        self._streams = DatasetStreams(
+            config,
+            "grain",
+            rank,
+            world_size,
+            run,
+            jax_rank,
+            shuffle=shuffle,
+            seed=seed,
+            equal=equal,
+            pad_value=pad_value,
+            epochs=epochs,
+            prefetch_bytes=prefetch_bytes,
+            replay=replay,
+            repeat=repeat,
+            timeout=timeout,
+            threads=threads,
+            hold_out=hold_out,
+        )
+        self._pads = equal == "pad"
         self._parts = parts if parts is None else tuple([parts] if isinstance(parts, str) else parts)
         self._are_checked = False
-        if self._ring.sample is not None or self._parts == ():
-            self._check_parts(self._ring.sample or [])
-        # Without a named run, all workers of this dataset still share one.
-        self._own = uuid.uuid4().hex[:16]
+        known = self._streams.ring.sample
+        if known is not None or self._parts == ():
+            self._check_parts(known or [])
         self._worker = (0, 1)
         #: Iterations that were begun, by worker and number of workers.
         self._begun: dict[tuple[int, int], int] = {}
-        self._told = False
 
     def __str__(self) -> str:
-        return f"RingIterDataset({self._ring.path})"
+        return f"RingIterDataset({self._streams.ring.path})"
 
     def __getstate__(self) -> dict[str, Any]:
-        # JAX and torch.distributed are not initialized in a worker.
-        share = self._place()
         # Grain makes the copy of a worker for an iteration that was counted before.
         with _counting:
             begun = {worker: max(number - 1, 0) for worker, number in self._begun.items()}
-        return {**self.__dict__, "_share": share, "_begun": begun}
+        return {**self.__dict__, "_begun": begun}
 
     def __iter__(self) -> RingDatasetIterator:
         return RingDatasetIterator(self)
@@ -205,20 +203,12 @@ class RingIterDataset(_IterDataset):
         worker, workers = self._worker
         self._worker = worker + workers * (sl.start or 0), workers * (sl.step or 1)
 
-    def _place(self) -> tuple[int, int]:
-        """Returns the rank of this process and the number of ranks."""
-        return self._share or jax_rank() or distributed_rank() or rank_and_world()
-
-    def _run_name(self) -> str | None:
-        """Returns the name of the run in which an iteration takes part, or None for a replay."""
-        rank, world_size = self._place()
-        if self._run is not None or self._options["replay"] is not None:
-            return self._run
-        name = run_name(world_size, self._own)
-        if name is None and world_size > 1 and not self._told:
-            self._told = True
-            _tell_alone(rank, world_size)
-        return name or f"grain-{self._own}"
+    def _share(self) -> tuple[int, int]:
+        """Returns the share of this worker, and the number of shares: ranks times workers."""
+        rank, world_size = self._streams.rank()
+        worker, workers = self._worker
+        # So worker w of n reads the items w, w + n, ... of its rank, and Grain puts them in order again.
+        return rank + world_size * worker, world_size * workers
 
     def _stream(self, run: str | None, turn: str | None) -> Stream:
         """Returns the stream of this worker.
@@ -229,12 +219,7 @@ class RingIterDataset(_IterDataset):
         """
         if multiprocessing.current_process().daemon:
             end_with_parent()
-        rank, world_size = self._place()
-        worker, workers = self._worker
-        # So worker w of n reads the items w, w + n, ... of its rank, and Grain puts them in order again.
-        share = rank + world_size * worker, world_size * workers
-        goes_on = None if turn is None or run is None else (rank, turn)
-        return self._ring._stream(*share, run=run, goes_on=goes_on, own=True, **self._options)
+        return self._streams.open(*self._share(), run, turn)
 
     def _turn(self, worker: tuple[int, int], begins: bool) -> str | None:
         """Returns a text that identifies an iteration of this dataset to its workers, or None for the first one.
@@ -249,7 +234,7 @@ class RingIterDataset(_IterDataset):
             number = max(self._begun.get(worker, 0), *others, 0)
             if begins:
                 self._begun[worker] = number + 1
-        return f"{self._own}.{number}" if number else None
+        return f"{self._streams.token}.{number}" if number else None
 
     def _check_parts(self, names: list[str]) -> None:
         """Chooses the parts to return.
@@ -257,8 +242,8 @@ class RingIterDataset(_IterDataset):
         Raises:
             ValueError: There are none, ``names`` lacks one of them, or "is_padding" is the name of a part.
         """
-        self._parts = chosen_parts(self._parts, names, self._ring.path)
-        if self._options["equal"] == "pad" and "is_padding" in self._parts:
+        self._parts = chosen_parts(self._parts, names, self._streams.ring.path)
+        if self._pads and "is_padding" in self._parts:
             raise ValueError('parts: samples have a part "is_padding"; leave it out, or use another equal')
         self._are_checked = True
 
@@ -266,7 +251,7 @@ class RingIterDataset(_IterDataset):
         if not self._are_checked:
             self._check_parts(list(sample))
         item = writable_values(sample, self._parts or ())
-        if self._options["equal"] == "pad":
+        if self._pads:
             item["is_padding"] = np.array(sample.is_padding)
         return item
 
@@ -360,7 +345,7 @@ class RingDatasetIterator(_DatasetIterator):
         if not self._is_counted:
             context = self._ctx.mp_context
             self._turn = self._dataset._turn((context.process_index, context.process_count), begins)
-            self._run = self._dataset._run_name()
+            self._run = self._dataset._streams.run_name()
             self._is_counted = begins
 
     def _state(self, place: dict[str, Any]) -> dict[str, Any]:
@@ -383,9 +368,7 @@ class RingDatasetIterator(_DatasetIterator):
                 "state: saved before the first item of a later iteration of the dataset, so it lacks the start of that "
                 "iteration: save the state after each worker has returned an item"
             )
-        rank, world_size = self._dataset._place()
-        worker, workers = self._dataset._worker
-        share = rank + world_size * worker, world_size * workers
+        share = self._dataset._share()
         saved = (place.get("worker"), place.get("world"))
         if place and saved != share:
             raise ValueError(

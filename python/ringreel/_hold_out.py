@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +9,7 @@ from ringreel._arguments import integer, real
 from ringreel._errors import DamagedSampleError
 from ringreel._ringreel import Generation, Reader
 from ringreel._sample import Sample
+from ringreel._uniform import uniform_of
 
 #: Number of generations whose choice is remembered.
 _REMEMBERED = 4
@@ -86,8 +86,7 @@ class HoldOut:
         return self._holds_id(sample.sample_id) if self._rule is None else bool(self._rule(sample))
 
     def _holds_id(self, sample_id: str) -> bool:
-        digest = hashlib.blake2b(f"{self._seed} {sample_id}".encode(), digest_size=8).digest()
-        return (int.from_bytes(digest, "little") >> 11) * 2.0**-53 < self._fraction
+        return uniform_of(f"{self._seed} {sample_id}") < self._fraction
 
     def _indices(self, reader: Reader, generation: Generation) -> list[int]:
         """Returns the indices of the samples of ``generation`` that are held out, in order."""

@@ -8,7 +8,8 @@ from typing import Any, TypedDict, Union
 
 import numpy as np
 
-_Path = Union[str, os.PathLike[str]]
+#: The path of a file, as text.
+Path = Union[str, os.PathLike[str]]
 
 
 class ImageOptions(TypedDict, total=False):
@@ -69,8 +70,8 @@ class ImageOptions(TypedDict, total=False):
         verbose, ctx, device_id: Taken and ignored.
     """
 
-    path_imgidx: _Path | None
-    path_imglist: _Path | None
+    path_imgidx: Path | None
+    path_imglist: Path | None
     label_width: int
     dtype: Any
     layout: str
@@ -110,7 +111,7 @@ class ImageOptions(TypedDict, total=False):
     random_s: int
     random_l: int
     pca_noise: float
-    mean_img: _Path | None
+    mean_img: Path | None
     mean_r: float
     mean_g: float
     mean_b: float
@@ -122,8 +123,8 @@ class ImageOptions(TypedDict, total=False):
     scale: float
     max_random_contrast: float
     max_random_illumination: float
-    path_maskrec: _Path | None
-    path_maskidx: _Path | None
+    path_maskrec: Path | None
+    path_maskidx: Path | None
     mask_fill_value: int
     max_objects: int
     object_width: int
@@ -207,7 +208,7 @@ def label_shape(given: dict[str, Any]) -> tuple[int, ...]:
 
 
 def arguments(
-    path_imgrec: _Path | Sequence[_Path],
+    path_imgrec: Path | Sequence[Path],
     data_shape: Sequence[int],
     batch_size: int,
     options: ImageOptions | dict[str, Any],

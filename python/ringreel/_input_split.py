@@ -10,9 +10,9 @@ from ringreel import _ringreel
 from ringreel._arguments import integer
 from ringreel._errors import RingreelError
 from ringreel._files import is_path
-from ringreel._loader import check_state
 from ringreel._log import logger
 from ringreel._shard import DatasetLike, Sharing
+from ringreel._state import check_state
 
 _FORMAT = "ringreel.InputSplit/1"
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import dataclasses
 import itertools
 import operator
-import random
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ringreel._arguments import integer
+from ringreel._buffer import through_buffer
 from ringreel._errors import RingreelError, add_note
 from ringreel._length import length_of
 from ringreel._prefetch import Prefetch
-from ringreel._shard import PADDING, DatasetLike, Pair, Sharing, checked_comment, line_filter, tell_unknown
+from ringreel._shard import PADDING, DatasetLike, Filter, Pair, Sharing, tell_unknown
 from ringreel._sources import Place, source_of
+from ringreel._state import check_state
 from ringreel._stats import Calls, StreamStats
 
 # Default number of items in the buffer of a loader that shuffles.
@@ -171,9 +171,8 @@ class StreamLoader(DatasetLike):
             raise ValueError(f"{self._source.name} shares its items itself: pass rank, world_size and equal to it")
         if isinstance(filter, str) and (filter != "parse" or parse is None):
             raise ValueError(f"filter: expected a callable, None, or 'parse' with a parse function, found {filter!r}")
-        self._filter = filter
-        self._skip_blank = bool(skip_blank)
-        self._comment = checked_comment(comment)
+        self._parses_first = filter == "parse"
+        self._filter = Filter(None if isinstance(filter, str) else filter, skip_blank, comment)
         self._prefetch = integer("prefetch", prefetch, 0)
         self._place = Place()
         self._calls = Calls()
@@ -249,7 +248,7 @@ class StreamLoader(DatasetLike):
         """Returns the number of batches of one share."""
         if self._epochs is None:
             raise TypeError("a loader with epochs=None has no length: it never ends")
-        if self._filter is not None or self._skip_blank or self._comment is not None:
+        if self._parses_first or self._filter.keeps_less:
             raise TypeError("the length of a loader that filters items is unknown until they were read")
         if self._source.shares_itself:
             count = self._source.count(share, shares)
@@ -280,7 +279,7 @@ class StreamLoader(DatasetLike):
 
     def _rest(self) -> Iterator[Any]:
         """Yields the batches of an iteration that starts now."""
-        place = self._place = self._next_place()
+        place = self._place = self._place.next_iteration()
         while self._epochs is None or place.epoch < place.first + self._epochs:
             yield from self._epoch(place)
             if self._epochs is None and place.batches == 0:
@@ -340,16 +339,7 @@ class StreamLoader(DatasetLike):
             >>> state["epoch"], state["batches"]
             (0, 1)
         """
-        return {
-            "format": _FORMAT,
-            **self._made(),
-            "epoch": self._place.epoch,
-            "batches": self._place.batches,
-            "first_epoch": self._place.first if self._place.begun else None,
-            "generation": self._place.generation,
-            "left_out": self._place.left_out,
-            "shares": self._place.shares,
-        }
+        return {"format": _FORMAT, **self._made(), **self._place.state()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues from the position that ``state_dict`` returned.
@@ -378,31 +368,13 @@ class StreamLoader(DatasetLike):
             [[2, 3], [4]]
         """
         check_state(state, _FORMAT, self._made())
-        first = state["first_epoch"]
-        self._place = Place(
-            epoch=integer("epoch", state["epoch"], 0),
-            batches=integer("batches", state["batches"], 0),
-            first=0 if first is None else integer("first_epoch", first, 0),
-            generation=state["generation"],
-            begun=first is not None,
-            resumed=True,
-            left_out=integer("left_out", state.get("left_out", 0), 0),
-            shares=state.get("shares"),
-        )
+        self._place = Place.loaded(state)
 
     def _made(self) -> dict[str, Any]:
         """Returns the arguments that determine the order."""
         made: dict[str, Any] = {"batch_size": self._batch_size, "shuffle": self._shuffle}
         made["equal"] = self._sharing.equal
         return {**made, "seed": self._seed, "buffer_size": self._buffer_size} if self._shuffle else made
-
-    def _next_place(self) -> Place:
-        """Returns the position at which an iteration that starts now begins."""
-        now = self._place
-        if now.resumed:
-            return dataclasses.replace(now, begun=True, first=now.first if now.begun else now.epoch)
-        epoch = now.epoch + 1 if now.given else now.epoch
-        return Place(epoch=epoch, first=epoch, begun=True)
 
     def _epoch(self, place: Place) -> Iterator[Any]:
         """Yields the rest of an epoch from ``place``, which advances with each batch."""
@@ -425,9 +397,8 @@ class StreamLoader(DatasetLike):
 
     def _kept(self, epoch: int) -> Callable[[Iterator[Pair]], Iterator[Pair]]:
         """Returns the function that leaves items out before they are dealt."""
-        keep = None if isinstance(self._filter, str) else self._filter
-        filtered = line_filter(self._source, epoch, self._skip_blank, self._comment, keep)
-        if self._filter != "parse":
+        filtered = self._filter.of(self._source, epoch)
+        if not self._parses_first:
             return filtered
 
         def parsed(items: Iterator[Pair]) -> Iterator[Pair]:
@@ -441,7 +412,7 @@ class StreamLoader(DatasetLike):
     def _batches(self, items: Iterator[Pair], place: Place, found: tuple[int, int]) -> Iterator[tuple[Any, int]]:
         """Yields the batches after ``place``, each with the number of items that ``parse`` left out before."""
         order = f"{self._seed} {place.epoch}" + (f" {found[0]} {found[1]}" if found[1] > 1 else "")
-        buffered = self._buffered(items, order)
+        buffered = through_buffer(items, self._buffer_size, order if self._shuffle else None)
         self._skip(buffered, place)
         left_out = place.left_out
         number = place.batches
@@ -477,33 +448,9 @@ class StreamLoader(DatasetLike):
                 "been read when the state was saved: the source has changed"
             )
 
-    def _buffered(self, items: Iterator[Pair], order: str) -> Iterator[Pair]:
-        """Passes the items through the buffer, which is emptied at the end. ``order`` determines the random order."""
-        held: list[Any] = []
-        queue: collections.deque[Any] = collections.deque()
-        # Seeded with text, so that different seeds, epochs and shares never have the same numbers. Only random() gives
-        # the same numbers in all versions of Python.
-        draw = random.Random(order).random
-
-        def take() -> Any:
-            chosen = int(draw() * len(held))
-            held[chosen], held[-1] = held[-1], held[chosen]
-            return held.pop()
-
-        put, give = (held.append, take) if self._shuffle else (queue.append, queue.popleft)
-        count = 0
-        for item in items:
-            put(item)
-            count += 1
-            if count == self._buffer_size:
-                count -= 1
-                yield give()
-        for _ in range(count):
-            yield give()
-
     def _finished(self, pairs: list[Pair], epoch: int, shares: int) -> list[Any]:
         """Returns the items after ``parse``, without those that it leaves out."""
-        if self._filter == "parse":
+        if self._parses_first:
             return [item for _, item in pairs]
         values = [item if number is None else self._parsed(number, item, epoch) for number, item in pairs]
         if self._parse is None or not any(map(operator.is_, values, itertools.repeat(None))):
@@ -537,24 +484,3 @@ class StreamLoader(DatasetLike):
         except Exception as error:
             add_note(error, f"ringreel: collate of batch {number} of epoch {epoch}, {self._source.name}")
             raise
-
-
-def check_state(state: Any, kind: str, made: Mapping[str, Any]) -> None:
-    """Checks that ``state`` has the format ``kind`` and was saved with the same arguments.
-
-    Args:
-        state (Any): The state.
-        kind (str): The expected format.
-        made (Mapping): The arguments, by name, that have to match.
-
-    Raises:
-        ValueError: It does not match.
-    """
-    if not isinstance(state, Mapping) or state.get("format") != kind:
-        found = repr(state.get("format")) if isinstance(state, Mapping) else type(state).__name__
-        raise ValueError(f"state: expected the format {kind!r}, found {found}")
-    for name, value in made.items():
-        if state.get(name) != value:
-            raise ValueError(
-                f"the state was saved with {name}={state.get(name)!r}, but {name} is {value!r}: use the same arguments"
-            )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ringreel._arguments import integer
+from ringreel._closing import Closing
 from ringreel._length import ADVICE
 from ringreel._sample import Sample
 from ringreel._stats import StreamStats
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _OUTPUTS = "outputs"
 
 
-class MappedStream(Iterator[Any]):
+class MappedStream(Closing, Iterator[Any]):
     """An iterator over what functions make of a stream's samples, made by ``Stream.map`` and its siblings.
 
     The functions are applied in the order of the calls, to one sample after the other, when ``next`` needs
@@ -291,11 +291,3 @@ class MappedStream(Iterator[Any]):
             (12, 2.0)
         """
         return self._source.stats()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
-        self.close()

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import GeneratorType, TracebackType
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from ringreel._arguments import integer
+from ringreel._closing import Closing
 from ringreel._errors import RingreelError, add_note
-from ringreel._loader import check_state
 from ringreel._ring import Ring
+from ringreel._state import check_state
 from ringreel._stats import Calls, StreamStats, stats_of
+from ringreel._uniform import uniform_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -44,7 +45,7 @@ class MixtureStats(StreamStats):
     sources: tuple[StreamStats | None, ...] = ()
 
 
-class Mixture(Iterator[Any]):
+class Mixture(Closing, Iterator[Any]):
     """An iterator that draws each item from one of several sources, chosen at random by their weights.
 
     Items are passed through unchanged. The choice of a draw is computed from ``seed``, the number of the
@@ -215,7 +216,7 @@ class Mixture(Iterator[Any]):
             return None
         # A draw from a source that has ended is repeated among the others with a new number, because the old one is no
         # longer uniform.
-        return _drawn(self._weights, left, _uniform(self._seed, sum(self._given), sum(self._ended)))
+        return _drawn(self._weights, left, uniform_of(f"{self._seed} {sum(self._given)} {sum(self._ended)}"))
 
     def _opened(self, number: int) -> Iterator[Any]:
         if number in self._failed:
@@ -370,14 +371,6 @@ class Mixture(Iterator[Any]):
         self._closed = True
         self._calls.stop()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
-        self.close()
-
 
 def mixture_length(weights: Sequence[float], seed: int, stop: str, left: Sequence[int], given: int = 0) -> int:
     """Returns the number of items that a mixture yields before it ends.
@@ -396,7 +389,7 @@ def mixture_length(weights: Sequence[float], seed: int, stop: str, left: Sequenc
     remaining = list(left)
     drawn = 0
     while True:
-        source = _drawn(weights, among, _uniform(seed, given + drawn, 0))
+        source = _drawn(weights, among, uniform_of(f"{seed} {given + drawn} 0"))
         if remaining[source] == 0:
             return drawn
         remaining[source] -= 1
@@ -422,12 +415,6 @@ def _checked(weights: Sequence[float] | None, count: int) -> list[float]:
     if not (math.isfinite(sum(found)) and min(found) >= 0 and any(found)):
         raise ValueError(f"weights: expected finite numbers of 0 or more, not all 0, found {found}")
     return found
-
-
-def _uniform(seed: int, draw: int, ended: int) -> float:
-    """Returns a pseudo-random number in [0, 1) that depends on the arguments only."""
-    digest = hashlib.blake2b(f"{seed} {draw} {ended}".encode(), digest_size=8).digest()
-    return (int.from_bytes(digest, "little") >> 11) * 2.0**-53
 
 
 def _has_state(source: Any) -> bool:

@@ -9,10 +9,10 @@ import threading
 import time
 import weakref
 from collections.abc import Iterable, Iterator
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ringreel._arguments import integer
+from ringreel._closing import Closing
 from ringreel._errors import RingreelError
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class _Work:
             self.changed.notify_all()
 
 
-class Prefetch(Iterator[Any]):
+class Prefetch(Closing, Iterator[Any]):
     """Reads an iterable in a thread, some items ahead of its consumer.
 
     Items and errors arrive in the order in which the iterable produced them. After an error the thread
@@ -169,14 +169,6 @@ class Prefetch(Iterator[Any]):
             self._work.end()
             if threading.current_thread() is not self._thread:
                 self._thread.join()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 # The threads that may run, for the end of the program.

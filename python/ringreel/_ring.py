@@ -8,18 +8,21 @@ from collections.abc import Mapping
 from typing import Any, Union
 
 from ringreel import _ringreel
-from ringreel._arguments import integer, optional_integer, pad_values, seconds
+from ringreel._arguments import checked_equal, given_rank, integer, optional_integer, pad_values, seconds
 from ringreel._dataset import Dataset
-from ringreel._environment import rank_and_world, run_name
+from ringreel._environment import rank_and_world, run_name, tell_alone
 from ringreel._errors import ConfigError
 from ringreel._generator import Generator
 from ringreel._hold_out import HoldOut, checked_rule
 from ringreel._log import logger
-from ringreel._stream import _THREADS, Stream
+from ringreel._stream import Stream
 from ringreel._validation import Validation
 
 #: The description of a ring: the path of a YAML file, or its contents as a mapping.
 Config = Union[str, os.PathLike[str], Mapping[str, Any]]
+
+#: Default number of threads that read ahead.
+_THREADS = min(4, os.cpu_count() or 1)
 
 
 class Ring:
@@ -247,11 +250,11 @@ class Ring:
             >>> [int(sample["label"]) for sample in ring.stream(rank=1, world_size=2, run="a", epochs=1)]
             [1, 3]
         """
-        rank, world_size = _placed(rank, world_size)
+        rank, world_size = given_rank(rank, world_size) or rank_and_world()
         if run is None and replay is None:
             run = run_name(world_size)
             if run is None and world_size > 1:
-                _tell_alone(rank, world_size)
+                tell_alone(rank, world_size)
         return self._stream(
             rank,
             world_size,
@@ -290,8 +293,7 @@ class Ring:
             raise ValueError(f"rank: expected 0 or more and less than world_size={workers}, found {worker}")
         for name in ("epochs", "prefetch_bytes", "threads"):
             options[name] = optional_integer(name, options[name], 0)
-        if options["equal"] not in _EQUAL:
-            raise ValueError(f"equal: expected one of {', '.join(map(repr, _EQUAL))}, found {options['equal']!r}")
+        checked_equal(options["equal"])
         if options["run"] is not None and options["replay"] is not None:
             raise ValueError("run and replay: expected at most one, because a replay is not part of a run")
         options["seed"] = integer("seed", options["seed"]) % (1 << 64)
@@ -342,33 +344,6 @@ class Ring:
     def _tell_notes(self) -> None:
         for note in self._config.notes:
             logger.info("note: %s", note)
-
-
-_EQUAL = (None, "drop", "wrap", "pad")
-
-
-def _tell_alone(rank: int, world_size: int) -> None:
-    """Logs a warning that the ranks of a job may read different generations."""
-    logger.warning(
-        "this is rank %d of %d, and no run is named: the ranks may read different generations. Pass the same run= to "
-        "all of them",
-        rank,
-        world_size,
-    )
-
-
-def _placed(rank: int | None, world_size: int | None) -> tuple[int, int]:
-    """Returns rank and world size as given, or as the environment names them.
-
-    Raises:
-        ValueError: Only one of the two is given.
-        TypeError: One of them is not an integer.
-    """
-    if rank is None and world_size is None:
-        return rank_and_world()
-    if rank is None or world_size is None:
-        raise ValueError("rank and world_size: expected both or neither")
-    return integer("rank", rank), integer("world_size", world_size)
 
 
 def _parsed(config: Config) -> _ringreel.Config:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Optional
 
 from ringreel import _length
-from ringreel._arguments import integer
-from ringreel._environment import distributed_rank, rank_and_world
+from ringreel._arguments import checked_equal, given_rank, integer
+from ringreel._environment import distributed_rank, found_rank
 from ringreel._errors import add_note
 from ringreel._length import length_of, share_of
 from ringreel._log import logger
@@ -18,8 +18,6 @@ from ringreel._sources import Place, Source, source_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-_EQUAL = (None, "drop", "wrap", "pad")
 
 #: An item with its number in the source. The number of a padding item is None.
 Pair = tuple[Optional[int], Any]
@@ -61,19 +59,13 @@ class Sharing:
     """
 
     def __init__(self, what: str, rank: int | None, world_size: int | None, equal: str | None, padding: Any) -> None:
-        if (rank is None) != (world_size is None):
-            raise ValueError("rank and world_size: expected both or neither")
         self._what = what
-        self.fixed: tuple[int, int] | None = None
-        if rank is not None:
+        self.fixed = given_rank(rank, world_size)
+        if self.fixed is not None:
             world_size = integer("world_size", world_size, 1)
-            rank = integer("rank", rank, 0)
-            if rank >= world_size:
+            if integer("rank", rank, 0) >= world_size:
                 raise ValueError(f"rank: expected less than world_size={world_size}, found {rank}")
-            self.fixed = rank, world_size
-        if equal not in _EQUAL:
-            raise ValueError(f"equal: expected one of {', '.join(map(repr, _EQUAL))}, found {equal!r}")
-        self.equal = equal
+        self.equal = checked_equal(equal)
         self.padding = padding
         self._pid = os.getpid()
         self._warned = False
@@ -84,7 +76,7 @@ class Sharing:
 
     def placed(self) -> tuple[int, int]:
         """Returns the rank of this process and the number of ranks."""
-        rank, world_size = self.fixed or distributed_rank() or rank_and_world()
+        rank, world_size = found_rank(self.fixed)
         if not 0 <= rank < world_size:
             raise ValueError(f"rank {rank} of world size {world_size}, as the environment says, is not a rank")
         return rank, world_size
@@ -197,46 +189,52 @@ def keep_all(items: Iterator[Pair]) -> Iterator[Pair]:
     return items
 
 
-def checked_comment(comment: Any) -> str | None:
-    """Returns the text with which comments begin.
+class Filter:
+    """Leaves items out: blank lines, comments, and those that a function refuses.
+
+    Args:
+        keep (Callable | None): Returns whether an item is kept.
+        skip_blank (bool): Whether lines without text are left out.
+        comment (str | None): Lines whose text begins with it are left out.
 
     Raises:
         TypeError: ``comment`` is neither text nor None.
         ValueError: ``comment`` is empty, so every line would begin with it.
     """
-    if comment is not None and not isinstance(comment, str):
-        raise TypeError(f"comment: expected text, or None, found {comment!r}")
-    if comment == "":
-        raise ValueError("comment: expected text that is not empty, or None")
-    return comment
 
+    def __init__(self, keep: Callable[[Any], Any] | None, skip_blank: bool, comment: str | None) -> None:
+        if comment is not None and not isinstance(comment, str):
+            raise TypeError(f"comment: expected text, or None, found {comment!r}")
+        if comment == "":
+            raise ValueError("comment: expected text that is not empty, or None")
+        self._keep = keep
+        self._skip_blank = bool(skip_blank)
+        self._comment = comment
+        self.keeps_less = self._skip_blank or comment is not None or keep is not None
 
-def line_filter(
-    source: Source, epoch: int, skip_blank: bool, comment: str | None, keep: Callable[[Any], Any] | None
-) -> Callable[[Iterator[Pair]], Iterator[Pair]]:
-    """Returns a function that leaves items out: blank lines, comments, and those that ``keep`` refuses."""
-    if not skip_blank and comment is None and keep is None:
-        return keep_all
+    def of(self, source: Source, epoch: int) -> Callable[[Iterator[Pair]], Iterator[Pair]]:
+        """Returns a function that leaves out items of ``source``."""
+        if not self.keeps_less:
+            return keep_all
 
-    def kept(number: int | None, item: Any) -> bool:
-        value = source.value(number, item)
+        def filtered(items: Iterator[Pair]) -> Iterator[Pair]:
+            for number, item in items:
+                try:
+                    wanted = self._keeps(source.value(number, item))
+                except Exception as error:
+                    add_note(error, f"ringreel: {source.where(number, item)}, in epoch {epoch}")
+                    raise
+                if wanted:
+                    yield number, item
+
+        return filtered
+
+    def _keeps(self, value: Any) -> bool:
         if isinstance(value, str):
             text = value.strip()
-            if (skip_blank and not text) or (comment is not None and text.startswith(comment)):
+            if (self._skip_blank and not text) or (self._comment is not None and text.startswith(self._comment)):
                 return False
-        return keep is None or bool(keep(value))
-
-    def filtered(items: Iterator[Pair]) -> Iterator[Pair]:
-        for number, item in items:
-            try:
-                wanted = kept(number, item)
-            except Exception as error:
-                add_note(error, f"ringreel: {source.where(number, item)}, in epoch {epoch}")
-                raise
-            if wanted:
-                yield number, item
-
-    return filtered
+        return self._keep is None or bool(self._keep(value))
 
 
 def numbered(items: Iterator[Any], source: Source, epoch: int) -> Iterator[Pair]:
@@ -363,9 +361,7 @@ class Shard(DatasetLike):
                 f"source: found {type(source).__name__}: it shares its items itself; use it without a Shard"
             )
         self._sharing = Sharing(f"the Shard of {self._source.name}", rank, world_size, equal, padding)
-        self._filter = filter
-        self._skip_blank = bool(skip_blank)
-        self._comment = checked_comment(comment)
+        self._filter = Filter(filter, skip_blank, comment)
         tell_unknown(self._source)
 
     def __repr__(self) -> str:
@@ -385,7 +381,7 @@ class Shard(DatasetLike):
 
     def _count(self, share: int, shares: int) -> int:
         """Returns the number of items of one share."""
-        if self._filter is not None or self._skip_blank or self._comment is not None:
+        if self._filter.keeps_less:
             raise TypeError("a Shard that filters items has no length until they were read")
         return self._sharing.count(self._source.length(), (share, shares))
 
@@ -396,8 +392,7 @@ class Shard(DatasetLike):
     def __iter__(self) -> Iterator[Any]:
         """Yields the items of this process, from the start of the source."""
         source = self._source
-        keep = line_filter(source, 0, self._skip_blank, self._comment, self._filter)
-        for number, item in self._sharing.items(source, Place(), self._sharing.find(), keep):
+        for number, item in self._sharing.items(source, Place(), self._sharing.find(), self._filter.of(source, 0)):
             if number is None:
                 yield item
                 continue

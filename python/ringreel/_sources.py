@@ -6,10 +6,11 @@ import contextlib
 import dataclasses
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ringreel import recordio
+from ringreel._arguments import integer
 from ringreel._dataset import Dataset
 from ringreel._errors import DamagedSampleError, ReclaimedError
 from ringreel._files import Files, is_pattern, names_of, refuse_paths
@@ -43,6 +44,44 @@ class Place:
     resumed: bool = False
     left_out: int = 0
     shares: int | None = None
+
+    @classmethod
+    def loaded(cls, state: Mapping[str, Any]) -> Place:
+        """Returns the position that was saved as ``state``.
+
+        Raises:
+            ValueError: A number in it is negative.
+            TypeError: A number in it is not an integer.
+        """
+        first = state["first_epoch"]
+        return cls(
+            epoch=integer("epoch", state["epoch"], 0),
+            batches=integer("batches", state["batches"], 0),
+            first=0 if first is None else integer("first_epoch", first, 0),
+            generation=state["generation"],
+            begun=first is not None,
+            resumed=True,
+            left_out=integer("left_out", state.get("left_out", 0), 0),
+            shares=state.get("shares"),
+        )
+
+    def state(self) -> dict[str, Any]:
+        """Returns the position in values of JSON's types."""
+        return {
+            "epoch": self.epoch,
+            "batches": self.batches,
+            "first_epoch": self.first if self.begun else None,
+            "generation": self.generation,
+            "left_out": self.left_out,
+            "shares": self.shares,
+        }
+
+    def next_iteration(self) -> Place:
+        """Returns the position at which an iteration that starts now begins."""
+        if self.resumed:
+            return dataclasses.replace(self, begun=True, first=self.first if self.begun else self.epoch)
+        epoch = self.epoch + 1 if self.given else self.epoch
+        return Place(epoch=epoch, first=epoch, begun=True)
 
     def restart(self) -> None:
         """Moves to the start of the epoch."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ringreel import _ringreel
+from ringreel._closing import Closing
 from ringreel._errors import (
     CoordinationDeniedError,
     CoordinationUnavailableError,
@@ -26,11 +26,8 @@ from ringreel._stats import StreamStats
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-#: Default number of threads that read ahead.
-_THREADS = min(4, os.cpu_count() or 1)
 
-
-class Stream(Iterator[Sample]):
+class Stream(Closing, Iterator[Sample]):
     """An iterator over this worker's share of one epoch after the other, made by ``Ring.stream``.
 
     An epoch is one pass over one generation. The stream opens the ring with its first sample. A sample
@@ -416,18 +413,10 @@ class Stream(Iterator[Sample]):
                 stats = stream.stats()
                 self._stats = self._stats if stats is None else _stats_of(stats)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
-        self.close()
-
     def __reduce__(self) -> tuple[Any, ...]:
         if self._stream is not None or self._closed:
             raise TypeError("a stream that has started cannot be pickled: make it in the process that reads it")
-        return _again, (self._config, *self._share, self._options)
+        return functools.partial(Stream, self._config, *self._share, **self._options), ()
 
 
 def _stats_of(stats: dict[str, float | None]) -> StreamStats:
@@ -451,7 +440,3 @@ def _all_begun(states: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         first = {**last, **before, "number": last["number"] - last["finished"]}
     missing = sorted(set(range(len(states))) - {state["worker"] for state in begun})
     return begun + [{**first, "worker": worker} for worker in missing]
-
-
-def _again(config: _ringreel.Config, worker: int, workers: int, options: dict[str, Any]) -> Stream:
-    return Stream(config, worker, workers, **options)

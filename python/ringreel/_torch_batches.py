@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import mmap
 import os
 import resource
-import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.reduction import DupFd  # type: ignore[attr-defined,unused-ignore]
@@ -27,13 +25,11 @@ from torch.utils.data import default_collate, default_convert, get_worker_info
 from ringreel._errors import add_note
 from ringreel._log import logger
 from ringreel._ringreel import Part
-from ringreel._sample import Sample, _tensor
+from ringreel._sample import _tensor
 from ringreel._torch_buffers import empty
+from ringreel._torch_marks import bytes_of, mark_of, unchanged
 from ringreel._worker_watch import end_with_parent
 
-# Smaller tensors are sent by torch, in shared memory: mapping them from the segment costs more than
-# a copy.
-_SMALL = 64 << 10
 # Tensors of at most this size are pickled. All workers of a loader send through one pipe, which
 # holds 64 KiB: a worker whose batches do not fit blocks in a write, and cannot exit.
 _INLINE = 4 << 10
@@ -158,19 +154,6 @@ class _Place(NamedTuple):
     length: int
 
 
-class _Marked(NamedTuple):
-    """The origin and the contents of a tensor when it was read."""
-
-    alive: weakref.ref[torch.Tensor]
-    name: str
-    sample_id: str
-    owner: Any
-    part: Part
-    address: int
-    shape: torch.Size
-    edges: bytes
-
-
 class _Reference(NamedTuple):
     """A tensor of a batch, as the positions of its samples."""
 
@@ -182,27 +165,6 @@ class _Inline(NamedTuple):
     """A small tensor, by its elements."""
 
     array: np.ndarray[Any, Any]
-
-
-# By identity, because tensors compare by their elements. A tensor's entry is removed with the tensor.
-_marked: dict[int, _Marked] = {}
-
-
-def mark(tensor: torch.Tensor, sample: Sample, name: str) -> None:
-    """Records that ``tensor`` is part ``name`` of ``sample``, for as long as the tensor lives."""
-    part = sample._part(name)
-    if len(part) < _SMALL or part.place is None:
-        return
-    number = id(tensor)
-    alive = weakref.ref(tensor, lambda _: _marked.pop(number, None))
-    owner = sample.meta.get("generator")
-    origin = (name, sample.sample_id, owner)
-    address, edges = tensor.data_ptr(), _edges(_bytes_of(tensor))
-    _marked[number] = _Marked(alive, *origin, part, address, tensor.shape, edges)
-
-
-def _mark_of(value: Any) -> _Marked | None:
-    return _marked.get(id(value))
 
 
 def collate(batch: Any) -> Any:
@@ -268,7 +230,7 @@ def _collated(batch: Sequence[Any], files: _Files | None) -> Any:
         return collated if files is None else _small(collated)
     if files is not None:
         return _sent(batch, files)
-    return _joined(batch) if len(batch) > 1 and all(map(_mark_of, batch)) else default_collate(batch)
+    return _joined(batch) if len(batch) > 1 and all(map(mark_of, batch)) else default_collate(batch)
 
 
 def _converted(value: Any, files: _Files | None) -> Any:
@@ -306,7 +268,7 @@ def _name_unlike(error: RuntimeError, batch: Sequence[Any]) -> None:
 
 def _origin(tensor: torch.Tensor) -> str:
     what = f"{tensor.dtype} of shape {tuple(tensor.shape)}"
-    marked = _mark_of(tensor)
+    marked = mark_of(tensor)
     if marked is None:
         return f"a tensor is {what}"
     return f"part {marked.name!r} of sample {marked.sample_id} (written by {marked.owner}) is {what}"
@@ -337,64 +299,15 @@ def _places(values: Sequence[Any], files: _Files) -> tuple[_Place, ...] | None:
     """Returns the positions of the tensors in segments, or None if one of them is not in a segment."""
     places = []
     for value in values:
-        mark = _mark_of(value)
-        if mark is None or mark.part.place is None or not _unchanged(value, mark):
+        mark = mark_of(value)
+        if mark is None or mark.part.place is None or not unchanged(value, mark):
             return None
         path, offset = mark.part.place
-        file = files.of(mark.part, path, offset, _bytes_of(value)[:64].tobytes())
+        file = files.of(mark.part, path, offset, bytes_of(value)[:64].tobytes())
         if file is None:
             return None
         places.append(_Place(file, offset, mark.name, mark.part.dtype, mark.part.shape, len(mark.part)))
     return tuple(places)
-
-
-def _unchanged(tensor: torch.Tensor, mark: _Marked) -> bool:
-    """Returns whether the tensor still is a map of the file with the contents that were read."""
-    found = tensor.data_ptr(), tensor.shape, tensor.is_contiguous(), tensor.requires_grad
-    if found != (mark.address, mark.shape, True, False):
-        return False
-    data = _bytes_of(tensor)
-    if _edges(data) != mark.edges:
-        return False
-    inner = data[-mark.address % mmap.PAGESIZE :]
-    inner = inner[: len(inner) // mmap.PAGESIZE * mmap.PAGESIZE]
-    if not len(inner):
-        return False
-    inner[:: mmap.PAGESIZE].max()  # a page is not mapped before it was touched
-    pages = _pages(inner.ctypes.data // mmap.PAGESIZE, len(inner) // mmap.PAGESIZE)
-    # The three highest bits of an entry say: in memory, in swap space, page of a file. A page of a private map that was
-    # written to is no longer a page of a file.
-    return pages is not None and bool((pages >> np.uint64(61) == 0b101).all())
-
-
-def _bytes_of(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
-    data: np.ndarray[Any, Any] = tensor.detach().reshape(-1).view(torch.uint8).numpy()
-    return data
-
-
-def _edges(data: np.ndarray[Any, Any]) -> bytes:
-    """Returns the bytes before the first whole page and after the last one.
-
-    These pages are shared with other parts.
-    """
-    before = -data.ctypes.data % mmap.PAGESIZE
-    after = (len(data) - before) % mmap.PAGESIZE
-    return data[:before].tobytes() + data[len(data) - after :].tobytes()
-
-
-def _pages(first: int, count: int) -> np.ndarray[Any, Any] | None:
-    """Returns the kernel's entries for pages of this process's memory, or None if it refuses."""
-    try:
-        file = os.open("/proc/self/pagemap", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        entries = os.pread(file, 8 * count, 8 * first)
-    except OSError:
-        return None
-    finally:
-        os.close(file)
-    return np.frombuffer(entries, np.uint64) if len(entries) == 8 * count else None
 
 
 _FOR_THE_LOADER = (
@@ -474,7 +387,7 @@ def _batched(places: Sequence[_Place]) -> torch.Tensor:
         return _joined([_mapped(place) for place in places])
     joined = empty(torch.Size((len(places), *first.shape)), first.dtype)
     # Reading into memory that is already mapped costs less than a new map.
-    memory = _bytes_of(joined).data
+    memory = bytes_of(joined).data
     slots = [memory[n * place.length :][: place.length] for n, place in enumerate(places)]
     descriptors = [place.file.descriptor() for place in places]
     # One thread does not reach the memory's bandwidth.

@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from ringreel import _image_options, _ringreel
-from ringreel._environment import distributed_rank, rank_and_world
-from ringreel._image_options import ImageOptions
+from ringreel._arguments import given_rank
+from ringreel._environment import found_rank
+from ringreel._image_options import ImageOptions, Path
 from ringreel._length import ADVICE, length_of
-from ringreel._ring import _placed
+from ringreel._torch_bases import IterableStyle
 from ringreel.image import _array
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-if TYPE_CHECKING:  # with torch and without it, the checks of types see the same
-
-    class _Iterable:
-        pass
-else:
-    _Iterable = torch.utils.data.IterableDataset
-
 # Loader workers of one process, at most.
 _MOST_WORKERS = 1024
 
-_Path = Union[str, os.PathLike[str]]
 
-
-class ImageRecordStream(_Iterable):
+class ImageRecordStream(IterableStyle):
     """Batches of images out of `.rec` files: a `torch.utils.data.IterableDataset`.
 
     It finds its rank (from `torch.distributed` if that is initialized, else from the environment) and the worker of a
@@ -78,7 +69,7 @@ class ImageRecordStream(_Iterable):
 
     def __init__(
         self,
-        path_imgrec: _Path | Sequence[_Path],
+        path_imgrec: Path | Sequence[Path],
         data_shape: Sequence[int],
         batch_size: int,
         *,
@@ -92,7 +83,7 @@ class ImageRecordStream(_Iterable):
                 raise TypeError(f"{name}: give rank and world_size instead, or neither to find them")
         self._arguments = _image_options.arguments(path_imgrec, data_shape, batch_size, given)
         self._arguments["equal_parts"] = True
-        self._share = None if rank is None and world_size is None else _placed(rank, world_size)
+        self._share = given_rank(rank, world_size)
         if self._share is not None and not 0 <= self._share[0] < self._share[1]:
             raise ValueError(f"rank {rank} is not below the world size {world_size}: ranks count from 0")
         # Wrong parameters are reported here, and not in a worker; and the mean image is that of all records.
@@ -132,7 +123,7 @@ class ImageRecordStream(_Iterable):
 
     def _placed(self) -> tuple[int, int]:
         """Rank and number of ranks of this process."""
-        return self._share or distributed_rank() or rank_and_world()
+        return found_rank(self._share)
 
     def __len__(self) -> int:
         """The number of batches of an epoch, over all workers of this rank. Each worker reads its own part.

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
-
-import torch
+from typing import Any
 
 from ringreel._length import length_of
 from ringreel._mixture import Mixture, mixture_length
 from ringreel._shard import DatasetLike
 from ringreel._stats import StreamStats
+from ringreel._torch_bases import IterableStyle
 from ringreel._torch_stream import RingStream
 
-if TYPE_CHECKING:  # so that mypy sees the same class with torch and without it
 
-    class _Iterable:
-        pass
-else:
-    _Iterable = torch.utils.data.IterableDataset
-
-
-class MixtureStream(_Iterable):
+class MixtureStream(IterableStyle):
     """Several streams as one, each item chosen at random by weight: a ``torch.utils.data.IterableDataset``.
 
     Each worker of each rank draws from its own share of every source, so each item of a source is read once,

@@ -1,28 +1,20 @@
 """The classes that share items themselves, as ``IterableDataset`` of torch."""
 
-from typing import TYPE_CHECKING, Any
-
-import torch
+from typing import Any
 
 from ringreel import _input_split, _loader, _shard
-
-if TYPE_CHECKING:  # so that mypy sees the same class with torch and without it
-
-    class _Iterable:
-        pass
-else:
-    _Iterable = torch.utils.data.IterableDataset
+from ringreel._torch_bases import IterableStyle
 
 
-class Shard(_shard.Shard, _Iterable):
+class Shard(_shard.Shard, IterableStyle):
     """A ``ringreel.Shard``."""
 
 
-class StreamLoader(_loader.StreamLoader, _Iterable):
+class StreamLoader(_loader.StreamLoader, IterableStyle):
     """A ``ringreel.StreamLoader``."""
 
 
-class InputSplit(_input_split.InputSplit, _Iterable):
+class InputSplit(_input_split.InputSplit, IterableStyle):
     """A ``ringreel.InputSplit``."""
 
 

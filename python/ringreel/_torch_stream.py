@@ -7,31 +7,24 @@ import ctypes
 import multiprocessing.context
 import multiprocessing.sharedctypes
 import os
-import uuid
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from ringreel._dataset import Dataset
-from ringreel._environment import distributed_rank, rank_and_world, run_name
+from ringreel._dataset_streams import DatasetStreams
 from ringreel._errors import RingreelError
-from ringreel._hold_out import HoldOut, checked_rule
+from ringreel._hold_out import HoldOut
 from ringreel._length import length_of, length_of_epochs, share_of
-from ringreel._ring import Config, Ring, _placed, _tell_alone
+from ringreel._ring import Config, Ring
 from ringreel._sample import Sample
 from ringreel._stats import StreamStats
 from ringreel._stream import Stream
+from ringreel._torch_bases import IterableStyle
 from ringreel._torch_transforms import Conversion
 from ringreel._worker_watch import end_with_parent
-
-if TYPE_CHECKING:  # so that mypy sees the same class with torch and without it
-
-    class _Iterable:
-        pass
-else:
-    _Iterable = torch.utils.data.IterableDataset
 
 
 class _Loops:
@@ -53,7 +46,7 @@ class _Loops:
         return StreamStats.sum([self.ended, *(iterator.stats() for iterator in list(self.running))])
 
 
-class RingStream(_Iterable):
+class RingStream(IterableStyle):
     """The samples of a ring, one epoch after the other: a ``torch.utils.data.IterableDataset``.
 
     The stream takes its rank from ``torch.distributed``, if that is initialized, and otherwise from the
@@ -167,46 +160,35 @@ class RingStream(_Iterable):
         hold_out: HoldOut | None = None,
         nested: bool = False,
     ) -> None:
-        from ringreel.torch import _checked  # here, because that module imports this one
-
-        self._ring = Ring._of(config)
-        self._share = None if rank is None and world_size is None else _placed(rank, world_size)
-        self._run = run
-        # Without a named run, all workers of this dataset's loaders still share one.
-        self._own = uuid.uuid4().hex[:16]
+        self._streams = DatasetStreams(
+            config,
+            "loader",
+            rank,
+            world_size,
+            run,
+            shuffle=shuffle,
+            seed=seed,
+            equal=equal,
+            pad_value=pad_value,
+            epochs=epochs,
+            prefetch_bytes=prefetch_bytes,
+            replay=replay,
+            repeat=repeat,
+            timeout=timeout,
+            threads=threads,
+            hold_out=hold_out,
+        )
         self._turns = 0
-        self._told = False
         self._newest: Dataset | None = None
         self._loops = _Loops()
-        self._options: dict[str, Any] = {
-            "shuffle": shuffle,
-            "seed": seed,
-            "equal": equal,
-            "pad_value": pad_value,
-            "epochs": epochs,
-            "prefetch_bytes": prefetch_bytes,
-            "replay": replay,
-            "repeat": repeat,
-            "timeout": timeout,
-            "threads": threads,
-            "hold_out": checked_rule(hold_out),
-        }
-        # Raises errors of the arguments now, and not in a worker.
-        stream = self._ring._stream(*(self._share or (0, 1)), run=run, **self._options)
-        known = self._ring.sample
-        self._given = Conversion(
-            *(_checked(parts, known), as_tuple, transform, stream.seed, info),
-            padding=equal == "pad",
-            known=known,
-            is_nested=nested,
-        )
+        known = self._streams.ring.sample
+        self._given = Conversion(known, parts, as_tuple, transform, seed, info, nested, padding=equal == "pad")
 
     def __repr__(self) -> str:
-        return f"<ringreel.torch.RingStream {self._ring.path}>"
+        return f"<ringreel.torch.RingStream {self._streams.ring.path}>"
 
     def __getstate__(self) -> dict[str, Any]:
-        # torch.distributed is not initialized in a spawned worker.
-        state = {**self.__dict__, "_share": self._placed(), "_newest": None}
+        state = {**self.__dict__, "_newest": None}
         del state["_loops"]
         # Only a process that is being started can share memory with this one. A copy is independent.
         if multiprocessing.context.get_spawning_popen() is not None:
@@ -293,14 +275,15 @@ class RingStream(_Iterable):
 
     def _count(self, share: int, shares: int) -> int:
         """Returns the number of samples of one share in one iteration."""
-        epochs = length_of_epochs(self._options["epochs"], self._options["replay"])
+        ring, options = self._streams.ring, self._streams.options
+        epochs = length_of_epochs(options["epochs"], options["replay"])
         if epochs == 0:
             return 0
         if self._newest is None:
-            self._newest = self._ring.dataset(self._options["timeout"], hold_out=self._options["hold_out"])
+            self._newest = ring.dataset(options["timeout"], hold_out=options["hold_out"])
         else:
             self._newest.refresh()
-        return epochs * share_of(len(self._newest), share, shares, self._options["equal"])
+        return epochs * share_of(len(self._newest), share, shares, options["equal"])
 
     def __bool__(self) -> bool:
         """Returns True, because whether there are samples is unknown before they are read."""
@@ -316,24 +299,14 @@ class RingStream(_Iterable):
             end_with_parent()
         # Identifies this loop: equal in all its workers, and different in every other loop of persistent workers too.
         self._turns += 1
-        token = f"{self._own if info is None else info.seed - info.id}.{self._turns}"
-        run = self._run
-        if run is None and self._options["replay"] is None:
-            run = run_name(world_size, self._own)
-            if run is None:
-                run = f"loader-{self._own}"
-                if world_size > 1 and not self._told:
-                    self._told = True
-                    _tell_alone(rank, world_size)
-        turn = None if run is None else (rank, token)
-        stream = self._ring._stream(
-            rank * workers + worker, world_size * workers, run=run, goes_on=turn, own=True, **self._options
-        )
+        turn = f"{self._streams.token if info is None else info.seed - info.id}.{self._turns}"
+        run = self._streams.run_name()
+        stream = self._streams.open(rank * workers + worker, world_size * workers, run, turn)
         return RingIterator(stream, self._given, self._here())
 
     def _placed(self) -> tuple[int, int]:
         """Returns the rank of this process and the number of ranks."""
-        return self._share or distributed_rank() or rank_and_world()
+        return self._streams.rank()
 
 
 class RingIterator(Iterator[Any]):

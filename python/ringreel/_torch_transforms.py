@@ -7,9 +7,10 @@ from typing import Any
 
 import torch
 
+from ringreel._arguments import integer
 from ringreel._nested import check_nesting, nested
 from ringreel._sample import Sample
-from ringreel._torch_batches import mark
+from ringreel._torch_marks import mark
 from ringreel._transforms import Transform, random_of
 
 #: Names of the items that ``info=True`` adds to a sample.
@@ -21,44 +22,47 @@ class Conversion:
 
     def __init__(
         self,
-        parts: Sequence[str],
+        known: Sequence[str] | None,
+        parts: Sequence[str] | None,
         as_tuple: bool,
         transform: Callable[..., Any] | None,
         seed: int,
         info: bool,
-        padding: bool,
-        known: Sequence[str] | None,
-        is_nested: bool = False,
+        is_nested: bool,
+        padding: bool = False,
     ) -> None:
-        """Stores the arguments of the dataset.
+        """Checks and stores the arguments of the dataset.
 
         Args:
-            parts (Sequence[str]): Names of the parts; empty for all.
+            known (Sequence[str] | None): Names of all parts, if the configuration has them.
+            parts (Sequence[str] | None): Names of the parts to return; None for all.
             as_tuple (bool): Whether the result is a tuple instead of a dict.
             transform (Callable | None): The user's function.
             seed (int): Seed of the user's function.
             info (bool): Whether to add the id, the generation and the position.
-            padding (bool): Whether to add "is_padding".
-            known (Sequence[str] | None): Names of all parts, if the configuration has them.
             is_nested (bool): Whether parts with ``/`` in their names become dicts in dicts.
+            padding (bool): Whether to add "is_padding".
 
         Raises:
             ConfigError: The parts cannot be nested.
-            ValueError: ``as_tuple`` and ``is_nested``, or an item that ``info`` adds has the name of a part.
+            ValueError: ``parts`` is empty or not in ``known``, or both ``as_tuple`` and ``is_nested``, or an item
+                that ``info`` adds has the name of a part.
+            TypeError: An argument has the wrong type.
         """
+        self._parts = _checked(parts, known)
         if as_tuple and is_nested:
             raise ValueError("as_tuple and nested: expected at most one, because a tuple has no names")
-        self._parts = parts
         self._as_tuple = as_tuple
         self._transform = None if transform is None else Transform("transform", transform)
-        self._seed = seed
+        self._seed = integer("seed", seed) % (1 << 64)
         self._info = info
         self._padding = padding
         self._nested = is_nested
+        names = self._parts or known or ()
         if is_nested:
-            check_nesting(parts or known or ())
-            self._refuse({name.partition("/")[0] for name in parts or known or ()})
-        self._refuse(parts or known or ())
+            check_nesting(names)
+            self._refuse({name.partition("/")[0] for name in names})
+        self._refuse(names)
 
     def _refuse(self, parts: Any) -> None:
         """Raises ValueError if an added item has the name of a part."""
@@ -86,3 +90,14 @@ class Conversion:
         if self._transform is None:
             return value
         return self._transform(value, sample, random_of(self._seed, sample) if self._transform.has_rng else None)
+
+
+def _checked(parts: Sequence[str] | None, known: Sequence[str] | None) -> tuple[str, ...]:
+    if parts is None:
+        return ()
+    if isinstance(parts, str) or not parts:
+        raise ValueError(f"parts: expected a list of names, or None for all parts, found {parts!r}")
+    for name in parts:
+        if known is not None and name not in known:
+            raise ValueError(f"parts: no part {name!r}; SAMPLE names {', '.join(known)}")
+    return tuple(parts)

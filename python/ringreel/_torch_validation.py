@@ -4,26 +4,17 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import torch
-
-from ringreel._arguments import integer
 from ringreel._dataset import Dataset
 from ringreel._hold_out import HoldOut, checked_rule
 from ringreel._ring import Config, Ring
+from ringreel._torch_bases import MapStyle
 from ringreel._torch_transforms import Conversion
 from ringreel._validation import Validation
 
-if TYPE_CHECKING:  # so that mypy sees the same class with torch and without it
 
-    class _MapStyle:
-        pass
-else:
-    _MapStyle = torch.utils.data.Dataset
-
-
-class ValidationDataset(_MapStyle):
+class ValidationDataset(MapStyle):
     """The held-out samples of a ring, by index: a map-style ``torch.utils.data.Dataset``.
 
     Without ``hold_out`` they are the first ``n`` samples of a ring that was created with ``VALIDATION: n``,
@@ -84,12 +75,8 @@ class ValidationDataset(_MapStyle):
         info: bool = False,
         nested: bool = False,
     ) -> None:
-        from ringreel.torch import _checked  # here, because that module imports this one
-
         ring = Ring._of(config)
-        names, seed = _checked(parts, ring.sample), integer("seed", seed) % (1 << 64)
-        known = ring.sample
-        self._given = Conversion(names, as_tuple, transform, seed, info, False, known, nested)
+        self._given = Conversion(ring.sample, parts, as_tuple, transform, seed, info, nested)
         self._path = ring.path
         self._samples: Dataset | Validation
         if checked_rule(hold_out) is None:

@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator
 from typing import Any, overload
 
+from ringreel._arguments import position_of
 from ringreel._errors import DamagedSampleError
 from ringreel._log import Waiting, logger
 from ringreel._ringreel import Config, Generation, Reader
@@ -114,10 +115,7 @@ class Validation:
 
     def _at(self, index: int) -> Sample:
         reader = self._open()
-        total = self._ends[-1]
-        position = index + total if index < 0 else index
-        if not 0 <= position < total:
-            raise IndexError(f"no sample {index}: the ring holds out {total}")
+        position = position_of(index, self._ends[-1], "the ring holds out")
         part = bisect.bisect_right(self._ends, position)
         before = self._ends[part - 1] if part > 0 else 0
         return Sample(*reader.sample(self._parts[part], position - before))

@@ -23,21 +23,18 @@ Parameters and batches are those of MXNet 1.9.1. What differs:
 from __future__ import annotations
 
 import operator
-import os
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Union
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ringreel import _image_options, _ringreel
-from ringreel._image_options import ImageOptions
+from ringreel._image_options import ImageOptions, Path
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 __all__ = ["DataBatch", "DataDesc", "ImageOptions", "ImageRecordDataset", "ImageRecordIter"]
-
-_Path = Union[str, os.PathLike[str]]
 
 
 class _DataDesc(NamedTuple):
@@ -154,7 +151,7 @@ class ImageRecordIter(Iterator[DataBatch]):
 
     def __init__(
         self,
-        path_imgrec: _Path | Sequence[_Path],
+        path_imgrec: Path | Sequence[Path],
         data_shape: Sequence[int],
         batch_size: int,
         *,
@@ -292,7 +289,7 @@ class ImageRecordDataset(Sequence[tuple[Any, ...]]):
     """
 
     def __init__(
-        self, path_imgrec: _Path | Sequence[_Path], data_shape: Sequence[int], **options: Unpack[ImageOptions]
+        self, path_imgrec: Path | Sequence[Path], data_shape: Sequence[int], **options: Unpack[ImageOptions]
     ) -> None:
         self._arguments = _image_options.arguments(path_imgrec, data_shape, 1, options)
         self._epoch = 0

@@ -40,16 +40,14 @@ import struct
 import threading
 import weakref
 from collections.abc import Iterator
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Union
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ringreel import _images, _ringreel
+from ringreel._closing import Closing
 from ringreel._errors import RingreelError
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
+from ringreel._files import Path
 
 __all__ = [
     "IRHeader",
@@ -61,8 +59,6 @@ __all__ = [
     "unpack",
     "unpack_img",
 ]
-
-_Path = Union[str, bytes, os.PathLike[str], os.PathLike[bytes]]
 
 
 class RecordError(RingreelError, ValueError):
@@ -91,7 +87,7 @@ class RecordError(RingreelError, ValueError):
     kind: str | None = None
 
 
-class MXRecordIO:
+class MXRecordIO(Closing):
     """A RecordIO file, read or written record after record.
 
     It is a context manager: leaving the ``with`` block closes it. Iteration reads to the end of the file.
@@ -120,7 +116,7 @@ class MXRecordIO:
         [b'one', b'two']
     """
 
-    def __init__(self, uri: _Path, flag: str) -> None:
+    def __init__(self, uri: Path, flag: str) -> None:
         self.uri = os.fsdecode(uri)
         self.flag = flag
         self.pid: int | None = None
@@ -302,14 +298,6 @@ class MXRecordIO:
         """Yields the records from the current position to the end of the file."""
         return iter(self._reading().read, None)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
-        self.close()
-
     def __repr__(self) -> str:
         how = f"flag {self.flag!r}" if self.is_open else "closed"
         return f"<ringreel.recordio.{type(self).__name__} {self.uri} ({how})>"
@@ -363,7 +351,7 @@ class MXIndexedRecordIO(MXRecordIO):
         ([7, 8], b'eight')
     """
 
-    def __init__(self, idx_path: _Path, uri: _Path, flag: str, key_type: Any = int) -> None:
+    def __init__(self, idx_path: Path, uri: Path, flag: str, key_type: Any = int) -> None:
         self.idx_path = os.fsdecode(idx_path)
         self.idx: dict[Any, int] = {}
         self.keys: list[Any] = []

@@ -21,16 +21,17 @@ import operator
 import os
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-from ringreel._arguments import integer
+from ringreel._arguments import integer, position_of
 from ringreel._dataset import Dataset
 from ringreel._errors import ReclaimedError
 from ringreel._hold_out import HoldOut, checked_rule
 from ringreel._ring import Config, Ring
 from ringreel._sample import Sample
+from ringreel._torch_bases import MapStyle
 from ringreel._torch_batches import collate
 from ringreel._torch_images import ImageRecordStream
 from ringreel._torch_mixture import MixtureStream
@@ -43,15 +44,8 @@ __all__ = ["ImageRecordStream", "MixtureStream", "RingDataset", "RingStream", "V
 # Number of attempts to read a sample whose generation is reclaimed between lookup and read.
 _TRIES = 10
 
-if TYPE_CHECKING:  # so that mypy sees the same class with torch and without it
 
-    class _MapStyle:
-        pass
-else:
-    _MapStyle = torch.utils.data.Dataset
-
-
-class RingDataset(_MapStyle):
+class RingDataset(MapStyle):
     """The samples of one generation of a ring, by index: a map-style ``torch.utils.data.Dataset``.
 
     A sample is a dict of tensors by the names of its parts, or a tuple of them. Parts of bytes stay
@@ -123,10 +117,7 @@ class RingDataset(_MapStyle):
         nested: bool = False,
     ) -> None:
         ring = Ring._of(config)
-        names = _checked(parts, ring.sample)
-        seed = integer("seed", seed) % (1 << 64)
-        known = ring.sample
-        self._given = Conversion(names, as_tuple, transform, seed, info, False, known, nested)
+        self._given = Conversion(ring.sample, parts, as_tuple, transform, seed, info, nested)
         self._config = ring._config
         self._pid = os.getpid()
         self._hold_out = checked_rule(hold_out)
@@ -195,10 +186,7 @@ class RingDataset(_MapStyle):
             KeyError: The sample has no part of a name in ``parts``.
         """
         dataset = self._current()
-        asked = operator.index(index)
-        position = asked + self._length if asked < 0 else asked
-        if not 0 <= position < self._length:
-            raise IndexError(f"no sample {asked}: generation {self._number} has {self._length}")
+        position = position_of(operator.index(index), self._length, f"generation {self._number} has")
         sample = _read(dataset, position)
         sample.epoch = int(self._shared[1])
         return self._given(sample)
@@ -330,14 +318,3 @@ def _read(dataset: Dataset, index: int) -> Sample:
     raise ReclaimedError(
         f"generations are reclaimed faster than sample {index} is read: raise KEEP or SWAP_CAP in the configuration"
     )
-
-
-def _checked(parts: Sequence[str] | None, known: Sequence[str] | None) -> tuple[str, ...]:
-    if parts is None:
-        return ()
-    if isinstance(parts, str) or not parts:
-        raise ValueError(f"parts: expected a list of names, or None for all parts, found {parts!r}")
-    for name in parts:
-        if known is not None and name not in known:
-            raise ValueError(f"parts: no part {name!r}; SAMPLE names {', '.join(known)}")
-    return tuple(parts)

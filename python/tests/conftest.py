@@ -1,6 +1,7 @@
 """Shared fixtures: configurations of rings in a fresh directory, rings with samples, and processes."""
 
 import contextlib
+import inspect
 import itertools
 import logging
 import os
@@ -91,6 +92,12 @@ def zip_equal(*columns):
     for row in itertools.zip_longest(*columns, fillvalue=missing):
         assert all(value is not missing for value in row), "the columns have different lengths"
         yield row
+
+
+def options_of(function):
+    """Returns the defaults of a function's parameters, by name, without ``self``."""
+    parameters = inspect.signature(function).parameters
+    return {name: parameter.default for name, parameter in parameters.items() if name != "self"}
 
 
 class Script:

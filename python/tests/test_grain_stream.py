@@ -2,6 +2,7 @@
 
 import collections
 import gc
+import inspect
 import itertools
 import json
 import os
@@ -13,7 +14,7 @@ import threading
 
 import numpy as np
 import pytest
-from conftest import add, numbered, numbers, until
+from conftest import add, numbered, numbers, options_of, until
 from test_worker_watch import is_running
 
 import ringreel
@@ -530,3 +531,8 @@ def test_held_out_samples_are_left_out(grain, filled):
     rule = ringreel.HoldOut(choose=lambda sample: int(sample["data"].flat[0]) % 2 == 0)
     items = list(ringreel.grain.RingIterDataset(ring, epochs=1, hold_out=rule))
     assert [int(item["data"].flat[0]) for item in items] == [1, 3, 5]
+
+
+def test_options_of_datasets_are_those_of_ring_stream(grain):
+    given, ours = options_of(ringreel.Ring.stream), options_of(ringreel.grain.RingIterDataset.__init__)
+    assert ours == {**given, "config": inspect.Parameter.empty, "parts": None}

@@ -14,7 +14,7 @@ from itertools import chain
 
 import numpy as np
 import pytest
-from conftest import add, managed, numbered, segment_files, until, zip_equal
+from conftest import add, managed, numbered, options_of, segment_files, until, zip_equal
 from rank_processes import Ranks
 
 import ringreel
@@ -712,3 +712,9 @@ def test_stats_of_loader_workers_are_in_the_workers(ring_of, context):
     loader = DataLoader(_WithStats(stream), batch_size=None, num_workers=2, multiprocessing_context=context)
     assert sorted(int(distinct) for distinct in loader) == [1, 1, 2, 2, 3, 3, 4, 4]
     assert stream.stats().distinct == 1
+
+
+def test_options_of_streams_are_those_of_ring_stream():
+    given, ours = options_of(ringreel.Ring.stream), options_of(RingStream.__init__)
+    assert given.keys() <= ours.keys()
+    assert {name for name in given if given[name] != ours[name]} == {"equal"}

@@ -6,10 +6,11 @@ import io
 import operator
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from ringreel._arguments import position_of
 from ringreel._dataset import Dataset
 from ringreel._errors import ConfigError
 from ringreel._log import logger, on_stderr
@@ -25,20 +26,15 @@ __all__ = [
     "unit_interval_normalize",
 ]
 
-if TYPE_CHECKING:  # so that mypy sees the same class with torch and without it
+# As in Wirehead, so that isinstance checks of Lightning, MONAI and others hold. A class cannot get another base after
+# its creation, so this module imports torch if it is installed, which takes 3 s and 200 MB with torch 1.13. A dataset
+# needs torch anyway, for its tensors. Generators and managers do not, and do not import this module.
+try:
+    from ringreel._torch_bases import MapStyle
+except ImportError:
+    MapStyle = object  # type: ignore[assignment,misc]
 
-    class _MapStyle:
-        pass
-else:
-    # As in Wirehead, so that isinstance checks of Lightning, MONAI and others hold. A class cannot get another base
-    # after its creation, so this module imports torch if it is installed, which takes 3 s and 200 MB with torch 1.13.
-    # A dataset needs torch anyway, for its tensors. Generators and managers do not, and do not import this module.
-    try:
-        from torch.utils.data import Dataset as _MapStyle
-    except ImportError:
-        _MapStyle = object
-
-_HAS_TORCH = _MapStyle is not object
+_HAS_TORCH = MapStyle is not object
 
 
 def unit_interval_normalize(img: Any) -> Any:
@@ -109,7 +105,7 @@ def _unchanged(img: Any) -> Any:
     return img
 
 
-class MongoheadDataset(_MapStyle):
+class MongoheadDataset(MapStyle):
     """The samples of the newest generation, as dicts of "input" and "label".
 
     ``ds[0]["input"]`` is one input; ``ds[[0, 3]][3]["label"]`` is one label of two samples.
@@ -241,9 +237,8 @@ class MongoheadDataset(_MapStyle):
         self._dataset._advance(at_least=self._length)
 
     def _pair(self, index: int) -> tuple[Any, Any]:
-        if not -self._length <= index < self._length:
-            raise IndexError(f"no sample {index}: the generation has {self._length}")
-        sample = self._dataset._at(index % self._length, follow=self.keeptrying)
+        position = position_of(index, self._length, "the generation has")
+        sample = self._dataset._at(position, follow=self.keeptrying)
         names = self.sample or tuple(sample)  # empty if the configuration leaves SAMPLE to the ring
         if len(names) < 2:
             raise ConfigError(f"SAMPLE: expected at least 2 parts, an input and a label, found {len(names)}")
