@@ -164,6 +164,7 @@ python_parts() {
     part "code blocks of the documentation" python_tests docs
     part "the C library" python_tests capi/tests
     part "the generator for SynthSeg" python_tests examples/synthseg
+    part "the jobs for SLURM" python_tests examples/slurm
     if .venv-test/bin/pip install --quiet --disable-pip-version-check --requirement examples/brain/requirements.txt; then
         part "example of synthetic brains" python_tests examples/brain
     else
