@@ -11,6 +11,7 @@ from ringreel._errors import SampleError
 from ringreel._nested import flat, nested
 from ringreel._ringreel import Part
 from ringreel._sample import _array
+from ringreel._wording import counted
 
 
 class Batch(Mapping[str, Any]):
@@ -67,7 +68,8 @@ class Batch(Mapping[str, Any]):
     __hash__ = object.__hash__
 
     def __repr__(self) -> str:
-        return f"<ringreel.Batch of {len(self.sample_ids)} samples, generation {self.generation}: {', '.join(self)}>"
+        samples = counted(len(self.sample_ids), "sample")
+        return f"<ringreel.Batch of {samples}, generation {self.generation}: {', '.join(self)}>"
 
 
 def _again(generation: int, sample_ids: list[str], values: dict[str, Any]) -> Batch:

@@ -11,6 +11,7 @@ import numpy as np
 from ringreel import _dtypes
 from ringreel._errors import SampleError
 from ringreel._nested import flat
+from ringreel._wording import counted
 
 #: Name, element type, bytes of one element, shape, and the bytes.
 Converted = tuple[str, str, int, tuple[int, ...], Any]
@@ -49,7 +50,8 @@ def parts_of(sample: Any, names: Sequence[str]) -> list[Converted]:
         hint = f"({_example(names)},)" if len(names) == 1 else f"({_example(names)})"
         raise SampleError(f"sample: expected a tuple {hint}, a dict, or a pair (sample, meta), found {_kind(sample)}")
     if len(sample) != len(names):
-        raise SampleError(f"sample: expected {len(names)} parts, SAMPLE is [{_example(names)}]; found {len(sample)}")
+        parts = counted(len(names), "part")
+        raise SampleError(f"sample: expected {parts}, SAMPLE is [{_example(names)}]; found {len(sample)}")
     return [convert(name, value) for name, value in zip(names, sample)]
 
 

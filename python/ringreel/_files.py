@@ -5,6 +5,8 @@ import os
 from collections.abc import Iterable
 from typing import Any, Union
 
+from ringreel._wording import counted
+
 #: The path of a file.
 Path = Union[str, bytes, os.PathLike[str], os.PathLike[bytes]]
 # How many items of a list are examined for paths.
@@ -96,10 +98,10 @@ def refuse_paths(given: Any) -> None:
     for item in given[:_EXAMINED]:
         path = os.fsdecode(item)
         if "\0" not in path and path and os.path.exists(path):
+            found = f"a {type(given).__name__} of {counted(len(given), 'path')}, of which {path!r} exists"
             raise ValueError(
-                f"source: a {type(given).__name__} of {len(given)} paths, of which {path!r} exists, is ambiguous. Pass "
-                "ringreel.Files(paths) for the contents of the files, or the callable lambda: paths for the paths "
-                "themselves"
+                f"source: {found}, is ambiguous. Pass ringreel.Files(paths) for the contents of the files, or the "
+                "callable lambda: paths for the paths themselves"
             )
 
 

@@ -13,6 +13,7 @@ from ringreel._files import is_path
 from ringreel._log import logger
 from ringreel._shard import DatasetLike, Sharing
 from ringreel._state import check_state
+from ringreel._wording import counted
 
 _FORMAT = "ringreel.InputSplit/1"
 
@@ -147,8 +148,8 @@ class InputSplit(DatasetLike):
         at = self._at if self._loaded else None
         if at is not None and self._shares != found[1]:
             raise RingreelError(
-                f"the state was saved with {self._shares} shares (ranks times loader workers), but now there are "
-                f"{found[1]}: continue with the same number"
+                f"the state was saved with {counted(self._shares or 0, 'share')} (ranks times loader workers), "
+                f"but their number is now {found[1]}: continue with the same number"
             )
         self._loaded = False
         self._at, self._shares, self._damage = at, found[1], (0, 0)

@@ -18,6 +18,7 @@ from ringreel._shard import PADDING, DatasetLike, Filter, Pair, Sharing, tell_un
 from ringreel._sources import Place, source_of
 from ringreel._state import check_state
 from ringreel._stats import Calls, StreamStats
+from ringreel._wording import counted
 
 # Default number of items in the buffer of a loader that shuffles.
 _BUFFER = 1000
@@ -381,8 +382,8 @@ class StreamLoader(DatasetLike):
         found = self._sharing.find()
         if place.batches and place.shares not in (None, found[1]):
             raise RingreelError(
-                f"the state was saved with {place.shares} shares (ranks times loader workers), but now there are "
-                f"{found[1]}: continue with the same number, or from the start of an epoch"
+                f"the state was saved with {counted(place.shares or 0, 'share')} (ranks times loader workers), "
+                f"but their number is now {found[1]}: continue with the same number, or from the start of an epoch"
             )
         place.shares = found[1]
         items = self._sharing.items(self._source, place, found, self._kept(place.epoch))
@@ -430,7 +431,7 @@ class StreamLoader(DatasetLike):
                 number += 1
             elif batch and not number:
                 raise RingreelError(
-                    f"{self._source.name} has no batch in epoch {place.epoch}: it has {len(batch)} items, "
+                    f"{self._source.name} has no batch in epoch {place.epoch}: it has {counted(len(batch), 'item')}, "
                     f"batch_size is {self._batch_size}, and drop_last leaves them out. Lower batch_size, set "
                     "drop_last=False, or use a larger source (for a ring, raise SWAP_CAP)"
                 )
@@ -444,8 +445,8 @@ class StreamLoader(DatasetLike):
             batches += 1
         if batches < place.batches:
             raise RingreelError(
-                f"{self._source.name} ended after {batches} batches of epoch {place.epoch}, but {place.batches} had "
-                "been read when the state was saved: the source has changed"
+                f"{self._source.name} ended after {counted(batches, 'batch', 'batches')} of epoch {place.epoch}, but "
+                f"{place.batches} had been read when the state was saved: the source has changed"
             )
 
     def _finished(self, pairs: list[Pair], epoch: int, shares: int) -> list[Any]:

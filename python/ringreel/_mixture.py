@@ -15,6 +15,7 @@ from ringreel._ring import Ring
 from ringreel._state import check_state
 from ringreel._stats import Calls, StreamStats, stats_of
 from ringreel._uniform import uniform_of
+from ringreel._wording import counted
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -123,7 +124,8 @@ class Mixture(Closing, Iterator[Any]):
         self._failed: dict[int, Exception] = {}
 
     def __repr__(self) -> str:
-        return f"<ringreel.Mixture of {len(self._sources)} sources ({sum(self._given)} items given)>"
+        sources, items = counted(len(self._sources), "source"), counted(sum(self._given), "item")
+        return f"<ringreel.Mixture of {sources} ({items} given)>"
 
     @property
     def last(self) -> int | None:
@@ -232,8 +234,8 @@ class Mixture(Closing, Iterator[Any]):
                     next(iterator)
                 except StopIteration:
                     raise RingreelError(
-                        f"source {number} of a mixture ended after {before} items, but {self._skip[number]} had been "
-                        "read when the state was saved: the source has changed"
+                        f"source {number} of a mixture ended after {counted(before, 'item')}, but "
+                        f"{self._skip[number]} had been read when the state was saved: the source has changed"
                     ) from None
             self._iterators[number] = iterator
         return iterator

@@ -15,6 +15,7 @@ from ringreel._generator import Generator, Summary
 from ringreel._log import logger, on_stderr
 from ringreel._ring import Config, Ring
 from ringreel._signals import StopOnSignal
+from ringreel._wording import counted
 
 # Seconds that a generator waits after a stop request for its last samples to be promoted, if `promote` was requested.
 _PROMOTE_SECONDS = 5.0
@@ -109,11 +110,12 @@ def _finish(generator: Generator, ring: Ring, promote: bool, stopped: StopOnSign
     patience = _PROMOTE_SECONDS if promote else 0.0
     summary = generator._finish(promote, lambda: stopped() and stopped.seconds() >= patience)
     summary = dataclasses.replace(summary, interrupted=stopped())
+    samples = counted(summary.finished, "sample is", "samples are")
     if stopped.received is not None:
         name = stopped.received.name
-        logger.info("%s: %d samples are finished and safe in %s", name, summary.finished, ring.path)
+        logger.info("%s: %s finished and safe in %s", name, samples, ring.path)
     else:
-        logger.info("%d samples are finished and safe in %s", summary.finished, ring.path)
+        logger.info("%s finished and safe in %s", samples, ring.path)
     return summary
 
 
@@ -127,7 +129,7 @@ def _commit_after(error: BaseException, generator: Generator, ring: Ring) -> Non
         return
     add_note(
         error,
-        f"ringreel: {summary.finished} samples were committed to {ring.path} before this "
+        f"ringreel: {counted(summary.finished, 'sample was', 'samples were')} committed to {ring.path} before this "
         f"({summary.delivered} delivered, {summary.waiting} waiting for their generation to fill)",
     )
 

@@ -12,6 +12,7 @@ from ringreel import _dtypes
 from ringreel._errors import RingreelError
 from ringreel._nested import nested
 from ringreel._ringreel import Part
+from ringreel._wording import counted
 
 if TYPE_CHECKING:
     import torch
@@ -327,9 +328,8 @@ class Tensor:
 def _array(part: Part, memory: Any, dtype: Any = None) -> np.ndarray[Any, Any]:
     dtype = dtype or _dtypes.dtype_of(part.dtype)
     if dtype.itemsize * math.prod(part.shape) != len(part):
-        raise RingreelError(
-            f"{len(part)} bytes do not fit an array of {dtype} and shape {part.shape}: the file is damaged"
-        )
+        found = counted(len(part), "byte does", "bytes do")
+        raise RingreelError(f"{found} not fit an array of {dtype} and shape {part.shape}: the file is damaged")
     array: np.ndarray[Any, Any] = np.ndarray(part.shape, dtype, buffer=memory)
     return array
 

@@ -17,6 +17,7 @@ from ringreel._files import Files, is_pattern, names_of, refuse_paths
 from ringreel._log import logger
 from ringreel._ring import Ring
 from ringreel._stats import stats_of
+from ringreel._wording import counted
 
 
 @dataclasses.dataclass
@@ -312,9 +313,9 @@ class _Generation(Source):
             if not _is_there(dataset, place.generation):
                 dataset.refresh()
                 logger.warning(
-                    "generation %d of %s was reclaimed after %d batches of epoch %d: restarting the epoch with "
-                    "generation %d",
-                    *(place.generation, self.given.path, place.batches, place.epoch, dataset.generation),
+                    "generation %d of %s was reclaimed after %s of epoch %d: restarting the epoch with generation %d",
+                    *(place.generation, self.given.path, counted(place.batches, "batch", "batches")),
+                    *(place.epoch, dataset.generation),
                 )
                 place.restart()
         place.generation = dataset.generation
@@ -341,9 +342,9 @@ class _Dataset(_Generation):
             self.given.generation  # noqa: B018 (opens the ring)
         if place.generation is not None and not _is_there(self.given, place.generation):
             logger.warning(
-                "the dataset of %s reads generation %d, but the saved %d batches were from generation %d: restarting "
-                "epoch %d",
-                *(self.name, self.given.generation, place.batches, place.generation, place.epoch),
+                "the dataset of %s reads generation %d, but the saved %s from generation %d: restarting epoch %d",
+                *(self.name, self.given.generation, counted(place.batches, "batch was", "batches were")),
+                *(place.generation, place.epoch),
             )
             place.restart()
         place.generation = self.given.generation

@@ -11,6 +11,7 @@ from ringreel._shard import DatasetLike
 from ringreel._stats import StreamStats
 from ringreel._torch_bases import IterableStyle
 from ringreel._torch_stream import RingStream
+from ringreel._wording import counted
 
 
 class MixtureStream(IterableStyle):
@@ -69,7 +70,7 @@ class MixtureStream(IterableStyle):
         self._weights, self._seed, self._stop = mixture._weights, mixture._seed, stop
 
     def __repr__(self) -> str:
-        return f"<ringreel.torch.MixtureStream of {len(self._sources)} sources>"
+        return f"<ringreel.torch.MixtureStream of {counted(len(self._sources), 'source')}>"
 
     def __iter__(self) -> Mixture:
         """Returns a mixture of this worker's shares of the sources."""

@@ -12,6 +12,7 @@ from ringreel._ring import Config, Ring
 from ringreel._torch_bases import MapStyle
 from ringreel._torch_transforms import Conversion
 from ringreel._validation import Validation
+from ringreel._wording import counted
 
 
 class ValidationDataset(MapStyle):
@@ -90,7 +91,7 @@ class ValidationDataset(MapStyle):
         self._length = len(self._samples)
 
     def __repr__(self) -> str:
-        return f"<ringreel.torch.ValidationDataset {self._path} ({self._length} samples)>"
+        return f"<ringreel.torch.ValidationDataset {self._path} ({counted(self._length, 'sample')})>"
 
     @property
     def generation(self) -> int | None:

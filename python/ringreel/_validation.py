@@ -14,6 +14,7 @@ from ringreel._errors import DamagedSampleError
 from ringreel._log import Waiting, logger
 from ringreel._ringreel import Config, Generation, Reader
 from ringreel._sample import Sample
+from ringreel._wording import counted
 
 
 class Validation:
@@ -56,7 +57,7 @@ class Validation:
         Validation.__init__(self, *state)
 
     def __repr__(self) -> str:
-        what = f"{self._ends[-1]} samples" if self._ends else "not open yet"
+        what = counted(self._ends[-1], "sample") if self._ends else "not open yet"
         return f"<ringreel.Validation {self._config.ring} ({what})>"
 
     def __len__(self) -> int:

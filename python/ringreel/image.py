@@ -30,6 +30,7 @@ import numpy as np
 
 from ringreel import _image_options, _ringreel
 from ringreel._image_options import ImageOptions, Path
+from ringreel._wording import counted
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -316,7 +317,7 @@ class ImageRecordDataset(Sequence[tuple[Any, ...]]):
         """
         position = operator.index(index)
         if not -len(self) <= position < len(self):
-            raise IndexError(f"there is no image {position}: there are {len(self)}")
+            raise IndexError(f"no image {position}: found {counted(len(self), 'image')}")
         pixels, labels, _, masks, _ = self._reader.item(position % len(self), self._epoch)
         shape = _image_options.label_shape(self._arguments)
         label = _array(labels, np.float32).reshape(shape)

@@ -48,6 +48,7 @@ from ringreel import _images, _ringreel
 from ringreel._closing import Closing
 from ringreel._errors import RingreelError
 from ringreel._files import Path
+from ringreel._wording import counted
 
 __all__ = [
     "IRHeader",
@@ -605,12 +606,13 @@ def unpack(s: bytes) -> tuple[HEADER, bytes]:
         (HEADER(flag=0, label=1.0, id=7, id2=0), b'data')
     """
     if len(s) < _IR_SIZE:
-        raise RecordError(f"a record of {len(s)} bytes is too short for an IRHeader of {_IR_SIZE} bytes")
+        raise RecordError(f"a record of {counted(len(s), 'byte')} is too short for an IRHeader of {_IR_SIZE} bytes")
     header = HEADER(*struct.unpack_from(_IR_FORMAT, s))
     s = s[_IR_SIZE:]
     if header.flag > 0:
         if len(s) < 4 * header.flag:
-            raise RecordError(f"a record's IRHeader has {header.flag} labels, but only {len(s)} bytes follow it")
+            labels, found = counted(header.flag, "label"), counted(len(s), "byte follows", "bytes follow")
+            raise RecordError(f"a record's IRHeader has {labels}, but only {found} it")
         header = header._replace(label=np.frombuffer(s, "<f4", header.flag))
         s = s[4 * header.flag :]
     return header, s

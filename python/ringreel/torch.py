@@ -38,6 +38,7 @@ from ringreel._torch_mixture import MixtureStream
 from ringreel._torch_stream import RingStream
 from ringreel._torch_transforms import Conversion
 from ringreel._torch_validation import ValidationDataset
+from ringreel._wording import counted
 
 __all__ = ["ImageRecordStream", "MixtureStream", "RingDataset", "RingStream", "ValidationDataset", "collate"]
 
@@ -131,7 +132,8 @@ class RingDataset(MapStyle):
         _made.add(self)
 
     def __repr__(self) -> str:
-        return f"<ringreel.torch.RingDataset {self._config.ring} (generation {self._number}, {self._length} samples)>"
+        samples = counted(self._length, "sample")
+        return f"<ringreel.torch.RingDataset {self._config.ring} (generation {self._number}, {samples})>"
 
     def __getstate__(self) -> dict[str, Any]:
         self._settle()  # so that workers that unpickle it follow this process

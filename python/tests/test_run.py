@@ -124,7 +124,7 @@ def test_mismatched_sample_ends_the_run_in_the_same_way(config):
     ring = ringreel.Ring(config(SWAP_CAP=100))
     with pytest.raises(ringreel.SampleError, match="part 'data'") as caught:
         ringreel.run_generator([{"data": 1}, {"data": object()}, {"data": 2}], ring)
-    assert "1 samples were committed" in caught.value.__notes__[0]
+    assert "1 sample was committed" in caught.value.__notes__[0]
 
 
 def test_system_exit_commits_and_propagates(config):

@@ -178,4 +178,4 @@ def test_dataset_continues_with_the_generation_of_the_state(filled, caplog):
     newer = StreamLoader(ring.dataset(), 2, epochs=1)
     newer.load_state_dict(state)
     assert [numbers(batch) for batch in newer] == [[6, 7], [8, 9], [10, 11]]
-    assert "reads generation 2, but the saved 1 batches were from generation 1" in caplog.text
+    assert "reads generation 2, but the saved 1 batch was from generation 1" in caplog.text

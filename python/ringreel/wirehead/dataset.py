@@ -16,6 +16,7 @@ from ringreel._errors import ConfigError
 from ringreel._log import logger, on_stderr
 from ringreel._ring import Config, Ring
 from ringreel._sample import Sample
+from ringreel._wording import counted
 from ringreel.wirehead._hints import hint_at_files
 
 __all__ = [
@@ -176,7 +177,8 @@ class MongoheadDataset(MapStyle):
             self._dataset = Dataset(ring._config, timeout)
             self._length = len(self._dataset)
             self.indices = range(self._length)
-            logger.info("data is ready: %d samples in generation %d", self._length, self._dataset.generation)
+            samples = counted(self._length, "sample")
+            logger.info("data is ready: %s in generation %d", samples, self._dataset.generation)
 
     def __len__(self) -> int:
         """Returns the number of samples of the generation on which the dataset was opened."""
