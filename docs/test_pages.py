@@ -155,3 +155,25 @@ def test_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         shutil.copy(path, tmp_path)
         notebook = nbformat.read(path, as_version=4)
         nbclient.NotebookClient(notebook, timeout=SECONDS, resources={"metadata": {"path": tmp_path}}).execute()
+
+
+def test_supported_versions_are_those_that_the_tests_install() -> None:
+    """The oldest version in the table of stability.md is the oldest one that ``make test`` accepts."""
+    rows = dict(re.findall(r"^\| (\w+) \| (.*) \|$", (ROOT / "docs/reference/stability.md").read_text(), re.MULTILINE))
+    installed = re.findall(r"'(grain|jax|keras|lightning|monai)[>=]=([\d.]+\d)", (ROOT / "scripts/test.sh").read_text())
+    assert {name for name, _ in installed} == {"grain", "jax", "keras", "lightning", "monai"}
+    named = {name.lower(): row for name, row in rows.items()}
+    for name, oldest in installed:
+        assert f"{oldest} and later" in named[name].partition("|")[0], name
+
+
+def test_releases_have_the_wheels_that_the_pages_name() -> None:
+    """Getting started sends readers to the releases of the repository, and else to ``make dist``."""
+    release = (ROOT / ".github/workflows/release.yml").read_text()
+    assert re.search(r"gh release create .* dist/ringreel-\*$", release, re.MULTILINE)
+    page = (ROOT / "docs/getting-started.md").read_text()
+    repository = re.search(r'^Repository = "(.*)"$', (ROOT / "python/pyproject.toml").read_text(), re.MULTILINE)[1]
+    assert f"({repository}/releases)" in page
+    parts = re.search(r'make dist PARTS="(.*)"', page)[1].split()
+    known = re.findall(r"^        (\w+)\)", (ROOT / "scripts/dist.sh").read_text(), re.MULTILINE)
+    assert set(parts) <= set(known)

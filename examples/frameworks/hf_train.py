@@ -22,7 +22,7 @@ class RingTrainer(Trainer):
     def training_step(self, model, inputs, *args):
         # The origin of the samples (info=True), which the model does not accept.
         _, *origin = (inputs.pop(name) for name in ("sample_id", "generation", "position"))
-        ids = " ".join(f"{generation}:{position}" for generation, position in zip(*origin, strict=True))
+        ids = " ".join(f"{generation}:{position}" for generation, position in zip(*origin))
         loss, step = super().training_step(model, inputs, *args), self.state.global_step + 1
         print(f"rank {self.args.process_index} step {step} loss {loss:.3f} samples {ids}", flush=True)
         return loss

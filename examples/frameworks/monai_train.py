@@ -58,7 +58,7 @@ if __name__ == "__main__":
             loss.backward()
             optimizer.step()
             step += 1
-            ids = [f"{g}:{p}" for g, p in zip(batch["generation"].tolist(), batch["position"].tolist(), strict=True)]
+            ids = [f"{g}:{p}" for g, p in zip(batch["generation"].tolist(), batch["position"].tolist())]
             print(f"rank 0 step {step} loss {loss:.3f} samples {' '.join(ids)}", flush=True)
         checkpoint = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epochs": epoch, "step": step}
         torch.save(checkpoint, "checkpoint.new")

@@ -1,5 +1,6 @@
 """The programs of this folder: stopped and started again, they read each sample of an epoch once."""
 
+import ast
 import glob
 import importlib.util
 import json
@@ -226,3 +227,11 @@ def test_stats_are_logged(folder, tracker, package, logged):
         assert [step for step, _ in found[f"ring/{name}"]] == [10, 20, 30, 40]
     assert [value for _, value in found["ring/generation"]] == [2, 2, 2, 2]
     assert all(0 <= value < 1 for _, value in found["ring/starved"])
+
+
+@pytest.mark.parametrize("path", sorted(HERE.glob("*.py")), ids=lambda path: path.name)
+def test_programs_need_no_newer_python_than_ringreel(path):
+    """They are written for Python 3.9, which lacks ``zip(..., strict=...)``."""
+    tree = ast.parse(path.read_text(), feature_version=(3, 9))
+    zips = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "zip"]
+    assert not [each.lineno for each in zips if each.keywords]
