@@ -50,7 +50,7 @@ if __name__ == "__main__":
     args = parser.parse_args()
     log, close = loggers[args.to]()
     stream = ringreel.Ring("config.yaml").stream(shuffle=True)
-    for step, sample in zip(range(1, args.steps + 1), stream, strict=False):
+    for step, sample in zip(range(1, args.steps + 1), stream):
         # Train on the sample here.
         if step % 10 == 0:
             log(ring_metrics(stream, sample), step=step)
