@@ -45,18 +45,17 @@ class ImageRecordStream(IterableStyle):
         TypeError: An unknown parameter.
         ValueError: A parameter that cannot be used.
 
-    Examples:
-        >>> import os, tempfile
-        >>> import numpy as np
+    Example:
         >>> from torch.utils.data import DataLoader
         >>> from ringreel import recordio
         >>> from ringreel.torch import ImageRecordStream
-        >>> path = os.path.join(tempfile.mkdtemp(), "train.rec")
-        >>> with recordio.MXRecordIO(path, "w") as out:
+        >>> with recordio.MXRecordIO("train.rec", "w") as out:
         ...     for number in range(8):
         ...         picture = np.full((40, 50, 3), 30 * number, np.uint8)
-        ...         _ = out.write(recordio.pack_img((0, number, number, 0), picture, img_fmt=".png"))
-        >>> dataset = ImageRecordStream(path, (3, 32, 32), 2, preprocess_threads=1)
+        ...         offset = out.write(recordio.pack_img((0, number, number, 0), picture, img_fmt=".png"))
+        >>> dataset = ImageRecordStream("train.rec", (3, 32, 32), 2, preprocess_threads=1)
+        >>> len(dataset)
+        4
         >>> for images, labels in DataLoader(dataset, batch_size=None, num_workers=2):
         ...     print(tuple(images.shape), labels.tolist())
         (2, 3, 32, 32) [0.0, 1.0]
@@ -99,16 +98,13 @@ class ImageRecordStream(IterableStyle):
             epoch: Its number.
 
         Example:
-            >>> import os, tempfile
-            >>> import numpy as np
             >>> from ringreel import recordio
             >>> from ringreel.torch import ImageRecordStream
-            >>> path = os.path.join(tempfile.mkdtemp(), "train.rec")
-            >>> with recordio.MXRecordIO(path, "w") as out:
+            >>> with recordio.MXRecordIO("train.rec", "w") as out:
             ...     for number in range(8):
-            ...         picture = np.full((40, 50, 3), 30 * number, np.uint8)
-            ...         _ = out.write(recordio.pack_img((0, number, number, 0), picture, img_fmt=".png"))
-            >>> dataset = ImageRecordStream(path, (3, 32, 32), 4, shuffle=True, preprocess_threads=1)
+            ...         picture = recordio.pack_img((0, number, number, 0), np.zeros((32, 32, 3), np.uint8))
+            ...         offset = out.write(picture)
+            >>> dataset = ImageRecordStream("train.rec", (3, 32, 32), 4, shuffle=True, preprocess_threads=1)
             >>> dataset.set_epoch(3)
             >>> first = [labels.tolist() for _, labels in dataset]
             >>> dataset.set_epoch(3)
@@ -131,19 +127,6 @@ class ImageRecordStream(IterableStyle):
         Raises:
             TypeError: It varies, because with `round_batch` the first images of an epoch completed the last batches of
                 the epoch before.
-
-        Example:
-            >>> import os, tempfile
-            >>> import numpy as np
-            >>> from ringreel import recordio
-            >>> from ringreel.torch import ImageRecordStream
-            >>> path = os.path.join(tempfile.mkdtemp(), "train.rec")
-            >>> with recordio.MXRecordIO(path, "w") as out:
-            ...     for number in range(8):
-            ...         picture = np.full((40, 50, 3), 30 * number, np.uint8)
-            ...         _ = out.write(recordio.pack_img((0, number, number, 0), picture, img_fmt=".png"))
-            >>> len(ImageRecordStream(path, (3, 32, 32), 4, preprocess_threads=1))
-            2
         """
         return length_of(self, *self._placed(), self._count)
 

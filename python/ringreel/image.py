@@ -131,15 +131,12 @@ class ImageRecordIter(Iterator[DataBatch]):
         ValueError: A parameter that cannot be used.
 
     Examples:
-        >>> import os, tempfile
-        >>> import numpy as np
         >>> from ringreel import image, recordio
-        >>> path = os.path.join(tempfile.mkdtemp(), "train.rec")
-        >>> with recordio.MXRecordIO(path, "w") as out:
+        >>> with recordio.MXRecordIO("train.rec", "w") as out:
         ...     for number in range(5):
         ...         picture = np.full((40, 50, 3), 50 * number, np.uint8)
-        ...         _ = out.write(recordio.pack_img((0, number, number, 0), picture, img_fmt=".png"))
-        >>> train = image.ImageRecordIter(path, (3, 32, 32), 2, rand_mirror=True, scale=1 / 255)
+        ...         offset = out.write(recordio.pack_img((0, number, number, 0), picture, img_fmt=".png"))
+        >>> train = image.ImageRecordIter("train.rec", (3, 32, 32), 2, rand_mirror=True, scale=1 / 255)
         >>> for batch in train:
         ...     print(batch.data[0].shape, batch.label[0], batch.pad)
         (2, 3, 32, 32) [0. 1.] 0
@@ -273,15 +270,12 @@ class ImageRecordDataset(Sequence[tuple[Any, ...]]):
         **options: See `ImageOptions`. Those about batches, order and threads have no meaning here.
 
     Examples:
-        >>> import os, tempfile
-        >>> import numpy as np
         >>> from ringreel import image, recordio
-        >>> path = os.path.join(tempfile.mkdtemp(), "train.rec")
-        >>> with recordio.MXRecordIO(path, "w") as out:
+        >>> with recordio.MXRecordIO("train.rec", "w") as out:
         ...     for number in range(5):
         ...         picture = np.full((40, 50, 3), 50 * number, np.uint8)
-        ...         _ = out.write(recordio.pack_img((0, number, number, 0), picture, img_fmt=".png"))
-        >>> dataset = image.ImageRecordDataset(path, (3, 32, 32), dtype="uint8")
+        ...         offset = out.write(recordio.pack_img((0, number, number, 0), picture, img_fmt=".png"))
+        >>> dataset = image.ImageRecordDataset("train.rec", (3, 32, 32), dtype="uint8")
         >>> len(dataset)
         5
         >>> picture, label = dataset[3]
