@@ -65,14 +65,20 @@ def summarise(generators, trainers, status):
     }
 
 
+def counted(number, one, many=None):
+    """A number with its noun: "1 rank", "2 ranks"."""
+    return f"{number} {one}" if number == 1 else f"{number} {many or one + 's'}"
+
+
 def as_text(result):
     """The summary as text."""
     r = result
     swap = f", {1000 * r['swap_s']:.1f} ms each" if r["swap_s"] is not None else ""
+    generators, readers = counted(r["generators"], "process", "processes"), counted(r["readers"], "rank")
     wait = f"{r['first_wait_s']:.1f} s for the first sample, {1000 * r['longest_wait_s']:.0f} ms at most after it"
     lines = [
-        f"generated  {r['made']} samples by {r['generators']} processes, {r['made_per_s']:.1f} per second",
-        f"read       {r['read']} samples by {r['readers']} ranks, {r['read_per_s']:.1f} per second",
+        f"generated  {r['made']} samples by {generators}, {r['made_per_s']:.1f} per second",
+        f"read       {r['read']} samples by {readers}, {r['read_per_s']:.1f} per second",
         f"reuse      {r['reuse']:.2f} reads per sample ({r['distinct']} distinct samples read)",
         f"waits      {wait}",
         f"swaps      {r['swaps']}{swap}",

@@ -158,8 +158,8 @@ def main():
         return 1
     draw(
         args.picture,
-        f"{result['made']} samples made by {result['generators']} generators, "
-        f"{result['swaps']} generations, {result['lost']} lost",
+        f"{result['made']} samples made by {report.counted(result['generators'], 'generator')}, "
+        f"{report.counted(result['swaps'], 'generation')}, {result['lost']} lost",
     )
     print(f"\npicture    {args.picture}")
     return 1 if result["lost"] else 0

@@ -43,3 +43,15 @@ def test_processes_write_and_read_without_a_loss(tmp_path):
     summary = json.loads((here / "work" / "summary.json").read_text())
     assert summary["swaps"] >= 3 and summary["lost"] == 0 and summary["made"] >= 12, summary
     assert (here / "samples.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_report_of_one_process_says_so(monkeypatch):
+    monkeypatch.syspath_prepend(str(HERE))
+    import report
+
+    names = "made_per_s read_per_s reuse first_wait_s longest_wait_s".split()
+    counts = dict.fromkeys("made read distinct delivered".split(), 8) | {"generators": 1, "readers": 1, "swaps": 1}
+    result = {**dict.fromkeys(names, 1.0), **counts, "waiting": 0, "swap_s": None, "lost": 0, "labels": {}}
+    text = report.as_text(result)
+    assert "8 samples by 1 process," in text and "8 samples by 1 rank," in text
+    assert "8 samples by 2 processes," in report.as_text({**result, "generators": 2})
