@@ -10,7 +10,3 @@ def main() -> int:
     """Runs the command with this process's arguments, and returns its exit status."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # the command installs its own signal handlers
     return run_command(["ringreel", *sys.argv[1:]])
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -46,13 +46,14 @@ def parts_of(sample: Any, names: Sequence[str]) -> list[Converted]:
     """
     if isinstance(sample, Mapping):
         return [convert(name, value) for name, value in flat(sample).items()]
-    if not isinstance(sample, (tuple, list)):
-        hint = f"({_example(names)},)" if len(names) == 1 else f"({_example(names)})"
-        raise SampleError(f"sample: expected a tuple {hint}, a dict, or a pair (sample, meta), found {_kind(sample)}")
-    if len(sample) != len(names):
+    if isinstance(sample, (tuple, list)) and len(sample) == len(names):
+        return [convert(name, value) for name, value in zip(names, sample)]
+    listed = ", ".join(names)
+    if isinstance(sample, (tuple, list)):
         parts = counted(len(names), "part")
-        raise SampleError(f"sample: expected {parts}, SAMPLE is [{_example(names)}]; found {len(sample)}")
-    return [convert(name, value) for name, value in zip(names, sample)]
+        raise SampleError(f"sample: expected {parts}, SAMPLE is [{listed}]; found {len(sample)}")
+    hint = f"({listed},)" if len(names) == 1 else f"({listed})"
+    raise SampleError(f"sample: expected a tuple {hint}, a dict, or a pair (sample, meta), found {_kind(sample)}")
 
 
 def convert(name: str, value: Any) -> Converted:
@@ -136,10 +137,6 @@ def _swapped(array: np.ndarray[Any, Any], little: np.dtype[Any]) -> np.ndarray[A
     fresh = np.zeros(array.shape, little)  # zeros, so that the bytes between fields are not old memory
     fresh[...] = array
     return fresh
-
-
-def _example(names: Sequence[str]) -> str:
-    return ", ".join(names)
 
 
 def _kind(value: Any) -> str:

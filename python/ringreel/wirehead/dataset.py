@@ -15,7 +15,7 @@ from ringreel._dataset import Dataset
 from ringreel._errors import ConfigError
 from ringreel._log import logger, on_stderr
 from ringreel._ring import Config, Ring
-from ringreel._sample import Sample
+from ringreel._sample import Sample, writable_values
 from ringreel._wording import counted
 from ringreel.wirehead._hints import hint_at_files
 
@@ -248,7 +248,7 @@ class MongoheadDataset(MapStyle):
         return self.normalize(_float32(data)), label
 
     def _value(self, sample: Sample, name: str) -> Any:
-        value = sample.torch(name)[name] if _HAS_TORCH else _own_array(sample, name)
+        value = sample.torch(name)[name] if _HAS_TORCH else writable_values(sample, [name])[name]
         return value if self.transform is None else self.transform(value)
 
 
@@ -304,11 +304,6 @@ def _path_in(database: Any) -> str:
     else:
         found = f"of {len(paths)} rings ({', '.join(paths)})" if paths else "of no ring that has a generation"
     raise ConfigError(f"collection: database {database.name} has the index {found}: pass config_path instead")
-
-
-def _own_array(sample: Sample, name: str) -> Any:
-    value = sample[name]
-    return value if isinstance(value, bytes) else value.copy()
 
 
 def _float32(value: Any) -> Any:
