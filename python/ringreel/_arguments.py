@@ -55,7 +55,7 @@ def checked_equal(equal: Any) -> str | None:
     """Returns the argument ``equal``.
 
     Raises:
-        ValueError: It is unknown.
+        ValueError: ``equal`` is none of the known values.
     """
     if equal not in _EQUAL:
         raise ValueError(f"equal: expected one of {', '.join(map(repr, _EQUAL))}, found {equal!r}")

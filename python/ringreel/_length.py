@@ -38,7 +38,7 @@ def share_of(total: int, share: int, shares: int, equal: str | None) -> int:
     return whole + 1 if equal is not None or share < rest else whole
 
 
-def length_of(dataset: Any, rank: int, world_size: int, count: Callable[[int, int], int]) -> int:
+def length_of(dataset: Any) -> int:
     """Returns the length of an iterable dataset that ranks and loader workers share.
 
     In a worker this is the length of the worker's share. In any other process it is that of the rank. If a
@@ -47,11 +47,11 @@ def length_of(dataset: Any, rank: int, world_size: int, count: Callable[[int, in
     has a last batch that may be smaller. So the result is then the number of batches times the batch size.
 
     Args:
-        dataset (Any): The dataset.
-        rank (int): Number of this process.
-        world_size (int): Number of ranks, without loader workers.
-        count (Callable): Returns the number of items of a share, from its number and the number of shares.
+        dataset (Any): The dataset. Its ``_placed()`` returns the rank of this process and the number of ranks, and its
+            ``_count(share, shares)`` the number of items of a share.
     """
+    rank, world_size = dataset._placed()
+    count: Callable[[int, int], int] = dataset._count
     info = worker_info()
     if info is not None:
         return count(rank * info.num_workers + info.id, world_size * info.num_workers)

@@ -239,7 +239,7 @@ class StreamLoader(DatasetLike):
             TypeError: The number is unknown: the source has no length, items are filtered, or ``epochs`` is
                 None.
         """
-        return length_of(self, *self._placed(), self._count)
+        return length_of(self)
 
     def _placed(self) -> tuple[int, int]:
         source = self._source.given

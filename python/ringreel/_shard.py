@@ -377,7 +377,7 @@ class Shard(DatasetLike):
             >>> len(ringreel.Shard(range(5), rank=1, world_size=2))
             2
         """
-        return length_of(self, *self._placed(), self._count)
+        return length_of(self)
 
     def _count(self, share: int, shares: int) -> int:
         """Returns the number of items of one share."""

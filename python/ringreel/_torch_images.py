@@ -128,7 +128,7 @@ class ImageRecordStream(IterableStyle):
             TypeError: It varies, because with `round_batch` the first images of an epoch completed the last batches of
                 the epoch before.
         """
-        return length_of(self, *self._placed(), self._count)
+        return length_of(self)
 
     def _count(self, share: int, shares: int) -> int:
         """The number of batches of one part."""

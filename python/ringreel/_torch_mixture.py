@@ -129,7 +129,7 @@ class MixtureStream(IterableStyle):
             >>> len(MixtureStream([RingStream("config.yaml", epochs=2), ringreel.Shard(range(5))]))
             13
         """
-        return length_of(self, *self._placed(), self._count)
+        return length_of(self)
 
     def _placed(self) -> tuple[int, int]:
         """Returns the rank of this process and the number of ranks."""

@@ -271,7 +271,7 @@ class RingStream(IterableStyle):
             >>> len(stream), len(torch.utils.data.DataLoader(stream, batch_size=3))
             (8, 3)
         """
-        return length_of(self, *self._placed(), self._count)
+        return length_of(self)
 
     def _count(self, share: int, shares: int) -> int:
         """Returns the number of samples of one share in one iteration."""
