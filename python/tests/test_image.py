@@ -1,6 +1,5 @@
 """`ringreel.image` alone: order, epochs, memory, errors, random choices. test_image_mxnet.py compares it with MXNet."""
 
-import doctest
 import multiprocessing
 import pickle
 
@@ -22,11 +21,6 @@ def path(tmp_path):
 
 def labels(batches):
     return [batch.label[0].tolist() for batch in batches]
-
-
-def test_examples_of_the_documentation_run():
-    assert doctest.testmod(image) == (0, doctest.testmod(image).attempted)
-    assert doctest.testmod(image).attempted > 10
 
 
 def test_epochs_follow_each_other_without_a_gap(path):

@@ -1,7 +1,5 @@
 """`ringreel.torch.ImageRecordStream`: images in torch's DataLoader."""
 
-import doctest
-
 import pytest
 from conftest import zip_equal
 from image_files import write
@@ -12,7 +10,6 @@ torch = pytest.importorskip("torch", reason="torch is not installed: ImageRecord
 
 from torch.utils.data import DataLoader  # noqa: E402
 
-import ringreel._torch_images  # noqa: E402
 from ringreel.torch import ImageRecordStream  # noqa: E402
 
 # Python 3.12 and later warn of every fork where there are threads; that it goes well is what is tested.
@@ -32,10 +29,6 @@ def stream(path, **options):
 
 def labels(loader):
     return [label.tolist() for _, label in loader]
-
-
-def test_examples_of_the_documentation_run():
-    assert doctest.testmod(ringreel._torch_images).failed == 0
 
 
 def test_batches_are_those_of_the_iterator(path):
