@@ -23,7 +23,7 @@ from torch.utils.data import DataLoader, Subset  # noqa: E402
 from torch.utils.data import default_collate as default  # noqa: E402
 from torch_samples import LARGE, all_told, lies_in, pairs, same, told  # noqa: E402
 
-from ringreel import _torch_batches  # noqa: E402
+from ringreel import _torch_batches, _torch_marks  # noqa: E402
 from ringreel.torch import RingDataset, collate  # noqa: E402
 
 # Python 3.12 and later warn about a fork in a process with threads, which these tests do on purpose.
@@ -171,7 +171,7 @@ def test_part_changed_in_a_worker_arrives_changed(ring_of, way):
 
 
 def test_tensors_are_sent_by_value_without_pagemap(dataset, monkeypatch):
-    monkeypatch.setattr(_torch_batches, "_pages", lambda address, length: None)
+    monkeypatch.setattr(_torch_marks, "_pages", lambda address, length: None)
     for batch in DataLoader(dataset, 1, num_workers=1, collate_fn=collate):
         told(batch)
         assert "torch" in lies_in(batch["data"])
