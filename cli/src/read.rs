@@ -193,12 +193,11 @@ fn replay(
         let first = training.start;
         for number in last.saturating_sub(epoch.repeats)..=*last {
             let order = Order::of(epoch, number);
-            for step in 0..share.steps(epoch.samples) {
+            for n in share.positions(epoch.samples) {
                 if stop() {
                     tally.interrupted = true;
                     return Ok(());
                 }
-                let Some(n) = share.position(step, epoch.samples) else { break };
                 let position = first + order.at(n);
                 match manifest.as_ref().map(|manifest| reader.sample(manifest, position)) {
                     Some(Ok(sample)) => tally.sample(&sample)?,
@@ -218,12 +217,11 @@ fn read_all(reader: &Reader, share: Share, stop: &dyn Fn() -> bool, tally: &mut 
     let kept = reader.kept()?;
     tally.bar = progress(Some(kept.iter().map(|manifest| share.steps(manifest.summary.samples)).sum()), "reading");
     for manifest in kept {
-        for step in 0..share.steps(manifest.summary.samples) {
+        for position in share.positions(manifest.summary.samples) {
             if stop() {
                 tally.interrupted = true;
                 return Ok(());
             }
-            let Some(position) = share.position(step, manifest.summary.samples) else { break };
             match reader.sample(&manifest, position) {
                 Ok(sample) => tally.sample(&sample)?,
                 Err(error @ Error::Damaged { .. }) => tally.damage(&error)?,

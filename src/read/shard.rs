@@ -53,10 +53,9 @@ impl Share {
         Err(Error::Sample(format!("rank {rank} is not less than the world size {world}: ranks count from 0")))
     }
 
-    /// Returns the position at this worker's `step`, from 0, in a generation of `samples`, or `None` after its last
-    /// step.
-    pub fn position(self, step: u64, samples: u64) -> Option<u64> {
-        step.checked_mul(self.world)?.checked_add(self.rank).filter(|position| *position < samples)
+    /// Returns the positions of this worker in a generation of `samples`.
+    pub fn positions(self, samples: u64) -> impl Iterator<Item = u64> {
+        (self.rank..samples).step_by(self.world as usize)
     }
 
     /// Returns the number of steps that it makes in an epoch of `samples` samples.
@@ -96,11 +95,12 @@ mod tests {
     fn three_ranks_over_ten_samples_get_every_third_each() {
         let of = |rank| {
             let share = Share::new(rank, 3).unwrap();
-            let positions: Vec<_> = (0..).map_while(|step| share.position(step, 10)).collect();
+            let positions: Vec<_> = share.positions(10).collect();
             assert_eq!(positions.len() as u64, share.steps(10));
             positions
         };
         assert_eq!([of(0), of(1), of(2)], [vec![0, 3, 6, 9], vec![1, 4, 7], vec![2, 5, 8]]);
+        assert!(Share::new(3, 3).is_err() && Share::new(0, 0).is_err());
     }
 
     /// All workers take the same number of steps, except with [`Equal::No`].
@@ -113,6 +113,7 @@ mod tests {
                         let share = Share::new(rank, world).unwrap();
                         let slots: Vec<Slot> = (0..).map_while(|step| share.slot(step, samples, equal)).collect();
                         assert_eq!(slots.len() as u64, share.equal_steps(samples, equal));
+                        assert!(equal != Equal::No || share.positions(samples).map(Slot::Read).eq(slots.clone()));
                         slots
                     };
                     let workers: Vec<_> = (0..world).map(of).collect();
@@ -139,22 +140,5 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn shares_are_disjoint_and_complete_for_every_size() {
-        for samples in 0..40 {
-            for world in 1..12 {
-                let mut seen = vec![0; samples as usize];
-                for rank in 0..world {
-                    let share = Share::new(rank, world).unwrap();
-                    (0..share.steps(samples))
-                        .for_each(|step| seen[share.position(step, samples).unwrap() as usize] += 1);
-                    assert_eq!(share.position(share.steps(samples), samples), None);
-                }
-                assert!(seen.iter().all(|n| *n == 1), "{samples} over {world}");
-            }
-        }
-        assert!(Share::new(3, 3).is_err() && Share::new(0, 0).is_err());
     }
 }

@@ -25,13 +25,8 @@ impl Order {
         if epoch.shuffle {
             Order::shuffled(epoch.samples, epoch.seed, epoch.generation, number)
         } else {
-            Order::natural(epoch.samples)
+            Order { samples: epoch.samples, keys: None }
         }
-    }
-
-    /// Returns the order of the positions.
-    pub fn natural(samples: u64) -> Order {
-        Order { samples, keys: None }
     }
 
     /// Returns the order of `samples` samples of `generation` in epoch `epoch` of a run that shuffles with `seed`. A
@@ -44,11 +39,6 @@ impl Order {
             mix(state)
         });
         Order { samples, keys: Some((bits, keys)) }
-    }
-
-    /// Returns the number of samples.
-    pub fn samples(&self) -> u64 {
-        self.samples
     }
 
     /// Returns the position that is read as number `n`, which must be less than the number of samples.
