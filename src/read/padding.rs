@@ -14,8 +14,8 @@ use ringreel_format::DType;
 /// The dtype or the codec of a part is only known to a later version.
 pub fn padding_sample(like: &ReadSample, pad_value: impl Fn(&str) -> f64) -> Result<ReadSample> {
     let part = |part: &ReadPart| {
-        let len = part.data()?.len();
-        let data = Bytes::from(element(&part.dtype, pad_value(&part.name)).repeat_to(len));
+        let (len, element) = (part.data()?.len(), element(&part.dtype, pad_value(&part.name)));
+        let data = Bytes::from(element.repeat(len / element.len()));
         let part_of = part.part.with_data(data).map_err(|error| Error::Sample(error.to_string()))?;
         Ok(ReadPart { name: part.name.clone(), part: part_of })
     };
@@ -23,17 +23,9 @@ pub fn padding_sample(like: &ReadSample, pad_value: impl Fn(&str) -> f64) -> Res
     Ok(ReadSample { parts, is_padding: true, ..like.clone() })
 }
 
-struct Element(Vec<u8>);
-
-impl Element {
-    fn repeat_to(&self, len: usize) -> Vec<u8> {
-        self.0.repeat(len / self.0.len().max(1))
-    }
-}
-
 /// Returns the bytes of one element. `as` clamps a float to an integer's range, and converts NaN to 0.
-fn element(dtype: &DType, pad_value: f64) -> Element {
-    Element(match dtype {
+fn element(dtype: &DType, pad_value: f64) -> Vec<u8> {
+    match dtype {
         DType::Bool => vec![u8::from(pad_value >= 1.0)],
         DType::U8 => vec![pad_value as u8],
         DType::U16 => (pad_value as u16).to_le_bytes().to_vec(),
@@ -51,7 +43,7 @@ fn element(dtype: &DType, pad_value: f64) -> Element {
         DType::C128 => [pad_value, 0.0].map(f64::to_le_bytes).concat(),
         // Bytes, and types that only NumPy can interpret.
         _ => vec![0; dtype.itemsize().max(1) as usize],
-    })
+    }
 }
 
 /// Clamps a finite value so that it stays finite.
@@ -65,7 +57,7 @@ mod tests {
 
     #[test]
     fn fill_value_is_clamped_to_the_range_of_each_type() {
-        let bytes = |dtype: DType, pad_value| element(&dtype, pad_value).0;
+        let bytes = |dtype: DType, pad_value| element(&dtype, pad_value);
         assert_eq!(bytes(DType::U8, -100.0), [0]);
         assert_eq!(bytes(DType::U8, 300.0), [255]);
         assert_eq!(bytes(DType::I8, -300.0), [0x80]);
