@@ -468,7 +468,9 @@ impl Reader {
         let verify = self.is_to_be_compared(&segment, id.ordinal);
         let options = ReadOptions { verify, max_part: self.max_part };
         let sample = segment.reader.sample(id.ordinal, options)?;
-        segment.compared.insert(id.ordinal, verify);
+        if verify {
+            segment.compared.insert(id.ordinal..id.ordinal + 1);
+        }
         let unix_ms = sample.unix_ms;
         let (parts, meta) = named(segment.reader.info(), sample);
         let file = segment.reader.path().clone();

@@ -54,22 +54,14 @@ impl Ordinals {
         word.is_some_and(|word| word.load(Ordering::Relaxed) >> (ordinal % 64) & 1 == 1)
     }
 
-    /// Marks all of `ordinals` as verified, if `compared` is true.
-    pub fn insert_all(&self, ordinals: Range<u64>, compared: bool) {
+    /// Marks `ordinals` as verified.
+    pub fn insert(&self, ordinals: Range<u64>) {
         let mut from = ordinals.start;
-        while compared && from < ordinals.end {
+        while from < ordinals.end {
             let until = ordinals.end.min((from / 64 + 1) * 64);
             let Some(word) = self.bits.get((from / 64) as usize) else { return };
             word.fetch_or(u64::MAX >> (64 - (until - from)) << (from % 64), Ordering::Relaxed);
             from = until;
-        }
-    }
-
-    /// Marks sample `ordinal` as verified, if `compared` is true.
-    #[inline]
-    pub fn insert(&self, ordinal: u64, compared: bool) {
-        if let Some(word) = self.bits.get((ordinal / 64) as usize).filter(|_| compared) {
-            word.fetch_or(1 << (ordinal % 64), Ordering::Relaxed);
         }
     }
 }
@@ -81,25 +73,21 @@ mod tests {
     #[test]
     fn verified_samples_are_known_until_memory_runs_out() {
         let (compared, id) = (Verified::default(), |n: u8| SegmentId([n; 16]));
-        compared.of(id(1), 100).insert(70, true);
-        compared.of(id(1), 100).insert(71, false);
+        compared.of(id(1), 100).insert(70..71);
         let known = compared.of(id(1), 100);
         assert!(known.contains(70) && !known.contains(71) && !known.contains(6) && !known.contains(1000));
         compared.of(id(2), MEMORY * 8 - EACH * 16);
         assert!(!compared.of(id(1), 100).contains(70), "all bits are dropped");
         let boast = compared.of(id(3), u64::MAX);
-        boast.insert(5, true);
-        boast.insert_all(0..u64::MAX, true);
+        boast.insert(0..u64::MAX);
         assert!(!boast.contains(5));
     }
 
     #[test]
-    fn insert_all_marks_exactly_the_range() {
+    fn insert_marks_exactly_the_range() {
         for range in [0..0, 3..5, 63..65, 64..128, 70..70, 1..300] {
             let known = Verified::default().of(SegmentId([0; 16]), 300);
-            known.insert_all(range.clone(), false);
-            assert!(!(0..300).any(|n| known.contains(n)));
-            known.insert_all(range.clone(), true);
+            known.insert(range.clone());
             assert!((0..400).all(|n| known.contains(n) == range.contains(&n)), "{range:?}");
         }
     }
