@@ -56,15 +56,13 @@ impl LeaveOut {
         Ok(served)
     }
 
-    /// Returns a served sample of the newest generation to substitute for the one at `position`.
+    /// Returns a served sample of the newest generation to substitute for the one at `position`, when that cannot be
+    /// read but a sample must be delivered.
     ///
     /// # Errors
     /// As [`Reader::newest`]; errors of the function that chooses; all samples of the newest generation are left out.
     pub(crate) fn instead_of(&self, reader: &Arc<Reader>, position: u64) -> Result<(Arc<Manifest>, u64)> {
-        if !self.is_any() {
-            return reader.instead_of(position);
-        }
-        let (newest, _) = reader.instead_of(position)?;
+        let newest = reader.newest()?;
         let served = self.served(reader, &newest)?;
         let (generation, samples) = (newest.summary.generation, served.left(newest.summary.samples));
         if samples == 0 {

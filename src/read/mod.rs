@@ -360,17 +360,6 @@ impl Reader {
         self.newest_filled()?.ok_or_else(|| Error::RingNotFound { path: self.ring.layout.root().to_owned() })
     }
 
-    /// Returns a sample of the newest generation to substitute for the one at `position`, when that cannot be read
-    /// but a sample must be delivered.
-    ///
-    /// # Errors
-    /// As [`Reader::newest`].
-    pub fn instead_of(&self, position: u64) -> Result<(Arc<Manifest>, u64)> {
-        let newest = self.newest()?;
-        let served = self.ring.training(&newest);
-        Ok((newest, served.start + position % (served.end - served.start).max(1)))
-    }
-
     /// Returns the held-out samples that are readable so far, oldest first: generations, and positions in them.
     ///
     /// # Errors
