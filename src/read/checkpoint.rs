@@ -1,8 +1,7 @@
 //! The state of a stream, from which another stream resumes: in another process, after the end of a job, or with
 //! another number of workers.
 
-use super::shard::Equal;
-use super::stream::options::StreamOptions;
+use super::shard::{Equal, Share};
 use crate::error::{Error, Result};
 use crate::run_log::Epoch;
 use serde::{Deserialize, Serialize};
@@ -43,10 +42,10 @@ impl Remaining {
     }
 
     /// Returns what is left after these of the numbers that were left are delivered: all below `first`, and `more`.
-    fn after(&self, samples: u64, first: u64, more: &[u64]) -> Remaining {
+    pub(crate) fn after(&self, samples: u64, first: u64, more: impl Iterator<Item = u64>) -> Remaining {
         let left = self.left(samples);
         let offset = if first < left { self.number(first) } else { samples };
-        let given = more.iter().filter(|n| **n < left).map(|n| self.number(*n));
+        let given = more.filter(|n| *n < left).map(|n| self.number(n));
         let mut skip: Vec<u64> = self.skip.iter().copied().chain(given).filter(|n| *n >= offset).collect();
         skip.sort_unstable();
         skip.dedup();
@@ -89,57 +88,16 @@ impl State {
     /// The version that is written.
     pub const VERSION: u32 = 1;
 
-    /// Checks that a stream with these options can resume from this state.
-    ///
-    /// # Errors
-    /// The difference that prevents it.
-    pub fn fits(&self, ring: &str, options: &StreamOptions) -> Result<()> {
-        let refuse = |why: String| Err(Error::Sample(format!("cannot resume from this state: {why}")));
-        if self.version != State::VERSION {
-            return refuse(format!("its version is {}, this program's is {}", self.version, State::VERSION));
-        }
-        if self.ring != ring {
-            return refuse(format!("it was saved in ring {}, this is ring {ring}", self.ring));
-        }
-        if (self.seed, self.shuffle) != (options.seed, options.shuffle) {
-            return refuse(format!(
-                "it was saved with seed {} and shuffle {}, this stream has seed {} and shuffle {}",
-                self.seed, self.shuffle, options.seed, options.shuffle
-            ));
-        }
-        if self.world == options.share.world && self.worker != options.share.rank {
-            return refuse(format!(
-                "it was saved by worker {}, this is the stream of worker {} (of {})",
-                self.worker, options.share.rank, self.world
-            ));
-        }
-        if self.equal != options.equal && self.epoch.is_some() {
-            return refuse(format!("it was saved with equal {:?}, this stream has {:?}", self.equal, options.equal));
-        }
-        Ok(())
-    }
-
-    /// Returns where to resume with `world` workers. With the same number as before, this is exactly the saved
-    /// position. With another number, the rest of the epoch is redistributed, as if all workers had made as many
-    /// steps as this one.
-    pub fn place_for(&self, world: u64) -> (Remaining, u64) {
-        if world == self.world || self.world == 0 {
-            return (self.place.clone(), self.step);
-        }
-        let samples = self.epoch.as_ref().map_or(0, |epoch| epoch.samples);
-        (self.place.after(samples, self.step.saturating_mul(self.world), &[]), 0)
+    /// Returns the number of steps of its worker if `left` samples are shared.
+    fn steps(&self, left: u64) -> u64 {
+        Share { rank: self.worker, world: self.world }.equal_steps(left, self.equal)
     }
 
     /// Returns the state; if all of its epoch was delivered, as one between that epoch and the next.
     fn at_end(&self) -> State {
-        let share = crate::read::shard::Share { rank: self.worker, world: self.world };
-        match &self.epoch {
-            Some(epoch) if self.world > 0 => {
-                if self.step < share.equal_steps(self.place.left(epoch.samples), self.equal) {
-                    return self.clone();
-                }
-            }
-            _ => return self.clone(),
+        let is_read = |epoch: &Epoch| self.world > 0 && self.step >= self.steps(self.place.left(epoch.samples));
+        if !self.epoch.as_ref().is_some_and(is_read) {
+            return self.clone();
         }
         let (finished, number) = (self.finished + 1, self.number + 1);
         State { epoch: None, place: Remaining::default(), step: 0, finished, number, ..self.clone() }
@@ -158,7 +116,7 @@ impl State {
         };
         let mut workers: Vec<u64> = states.iter().map(|state| state.worker).collect();
         workers.sort_unstable();
-        if workers != (0..first.world).collect::<Vec<_>>() {
+        if !workers.iter().copied().eq(0..first.world) {
             return refuse(&format!("they are from workers {workers:?}, but there are {} workers", first.world));
         }
         let same = |state: &State| {
@@ -181,7 +139,6 @@ impl State {
         let left = begun.place.left(epoch.samples);
         let mut steps = Vec::new();
         for (state, stand) in states.iter().zip(&stand) {
-            let share = crate::read::shard::Share { rank: state.worker, world: state.world };
             let step = match (&state.epoch, &stand.epoch) {
                 (Some(own), _) if state.number == first.number => {
                     if own != epoch || state.place != begun.place {
@@ -192,16 +149,14 @@ impl State {
                     state.step
                 }
                 (_, None) if stand.number == first.number => 0,
-                (_, None) if stand.number == first.number + 1 => share.equal_steps(left, state.equal),
+                (_, None) if stand.number == first.number + 1 => state.steps(left),
                 _ => return refuse("some workers are more than an epoch ahead of others"),
             };
             steps.push((state.worker, step));
         }
-        let least = steps.iter().map(|(_, step)| *step).min().unwrap_or(0);
-        let world = first.world;
-        let more: Vec<u64> =
-            steps.iter().flat_map(|(worker, step)| (least..*step).map(move |n| worker + n * world)).collect();
-        let place = begun.place.after(epoch.samples, least * first.world, &more);
+        let (world, least) = (first.world, steps.iter().map(|(_, step)| *step).min().unwrap_or(0));
+        let more = steps.iter().flat_map(|(worker, step)| (least..*step).map(move |n| worker + n * world));
+        let place = begun.place.after(epoch.samples, least * world, more);
         Ok(State { place, step: 0, finished: first.finished, worker: 0, world: 0, ..begun.clone() })
     }
 }

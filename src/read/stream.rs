@@ -8,7 +8,7 @@
 
 mod checkpoint;
 mod deliver;
-pub(super) mod options;
+mod options;
 mod plan;
 mod progress;
 mod schedule;

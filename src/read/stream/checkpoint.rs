@@ -1,12 +1,12 @@
 //! Checkpoints of a stream: its state, from which another stream resumes.
 
-use super::Stream;
 use super::plan::Plan;
-use crate::error::Result;
+use super::{Stream, StreamOptions};
+use crate::error::{Error, Result};
 use crate::read::Reader;
 use crate::read::checkpoint::State;
-use crate::read::shard::{Equal, Share};
-use crate::run_log::{Epoch, RunLog};
+use crate::read::shard::Share;
+use crate::run_log::RunLog;
 use crate::times::{StreamClock, StreamStats};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,8 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub struct Position {
     reader: Arc<Reader>,
     run: Arc<RunLog>,
-    order: (u64, bool, Equal),
-    share: Share,
+    options: Arc<StreamOptions>,
     epochs: u64,
     finished: u64,
     number: u64,
@@ -54,7 +53,7 @@ impl Position {
     /// not chosen yet.
     pub fn steps_left(&self) -> (u64, Option<(u64, u64)>) {
         let steps = self.plan.as_ref().map(|(plan, step)| {
-            let steps = |samples| self.share.equal_steps(samples, self.order.2);
+            let steps = |samples| self.options.share.equal_steps(samples, self.options.equal);
             let samples = plan.epoch.samples;
             (steps(plan.place.left(samples)).saturating_sub(*step), steps(samples))
         });
@@ -64,8 +63,11 @@ impl Position {
     /// Returns [`Stream::state`] at that position.
     pub fn state(&self) -> State {
         self.saved.store(true, Ordering::Relaxed);
-        let plan = self.plan.as_ref().map(|(plan, _)| plan);
-        let (seed, shuffle, equal) = self.order;
+        let (epoch, place, step) = match &self.plan {
+            Some((plan, step)) => (Some(plan.epoch.clone()), plan.place.clone(), *step),
+            None => Default::default(),
+        };
+        let StreamOptions { share, shuffle, seed, equal, .. } = *self.options;
         State {
             version: State::VERSION,
             ring: self.reader.ring().descriptor.ring_id.clone(),
@@ -73,13 +75,13 @@ impl Position {
             seed,
             shuffle,
             equal,
-            world: self.share.world,
-            worker: self.share.rank,
+            world: share.world,
+            worker: share.rank,
             finished: self.finished,
             number: self.number,
-            epoch: plan.map(|plan| plan.epoch.clone()),
-            place: plan.map(|plan| plan.place.clone()).unwrap_or_default(),
-            step: self.plan.as_ref().map_or(0, |(_, step)| *step),
+            epoch,
+            place,
+            step,
         }
     }
 }
@@ -102,8 +104,7 @@ impl Stream {
         Position {
             reader: self.reader.clone(),
             run: progress.run.read_log().clone(),
-            order: (self.options.seed, self.options.shuffle, self.options.equal),
-            share: self.options.share,
+            options: self.options.clone(),
             epochs: progress.finished,
             finished,
             number,
@@ -134,24 +135,53 @@ impl Stream {
     /// # Errors
     /// A state of another ring, another order, or another version.
     pub fn load(&mut self, state: &State) -> Result<()> {
-        state.fits(&self.reader.ring().descriptor.ring_id, &self.options)?;
+        self.check(state)?;
         self.progress.leave();
         self.progress.run.adopt(&state.run)?;
         self.delivery.clear();
         self.progress.restart(state.finished, state.number);
         self.schedule.restart(state.finished, state.number);
         if let Some(epoch) = state.epoch.clone() {
-            self.load_epoch(state, epoch)?;
+            self.progress.run.resume_in(state.number, &epoch);
+            let (place, step) = if [0, self.options.share.world].contains(&state.world) {
+                (state.place.clone(), state.step)
+            } else {
+                // As if all workers had made as many steps as this one.
+                let delivered = state.step.saturating_mul(state.world);
+                (state.place.after(epoch.samples, delivered, std::iter::empty()), 0)
+            };
+            let plan = self.schedule.resume(state.number, epoch, place, step)?;
+            self.progress.delivered = plan.map(|plan| (plan, step));
         }
         self.progress.report_loaded();
         Ok(())
     }
 
-    fn load_epoch(&mut self, state: &State, epoch: Epoch) -> Result<()> {
-        self.progress.run.resume_in(state.number, &epoch);
-        let (place, step) = state.place_for(self.options.share.world);
-        let plan = self.schedule.resume(state.number, epoch, place, step)?;
-        self.progress.delivered = plan.map(|plan| (plan, step));
+    /// Checks that this stream can resume from `state`.
+    fn check(&self, state: &State) -> Result<()> {
+        let refuse = |why: String| Err(Error::Sample(format!("cannot resume from this state: {why}")));
+        let (ring, options) = (&self.reader.ring().descriptor.ring_id, &self.options);
+        if state.version != State::VERSION {
+            return refuse(format!("its version is {}, this program's is {}", state.version, State::VERSION));
+        }
+        if state.ring != *ring {
+            return refuse(format!("it was saved in ring {}, this is ring {ring}", state.ring));
+        }
+        if (state.seed, state.shuffle) != (options.seed, options.shuffle) {
+            return refuse(format!(
+                "it was saved with seed {} and shuffle {}, this stream has seed {} and shuffle {}",
+                state.seed, state.shuffle, options.seed, options.shuffle
+            ));
+        }
+        if state.world == options.share.world && state.worker != options.share.rank {
+            return refuse(format!(
+                "it was saved by worker {}, this is the stream of worker {} (of {})",
+                state.worker, options.share.rank, state.world
+            ));
+        }
+        if state.equal != options.equal && state.epoch.is_some() {
+            return refuse(format!("it was saved with equal {:?}, this stream has {:?}", state.equal, options.equal));
+        }
         Ok(())
     }
 }
