@@ -386,16 +386,6 @@ impl Reader {
         &self,
         manifest: &Manifest,
         positions: impl IntoIterator<Item = u64>,
-        visit: &mut dyn FnMut(&BorrowedSample<'_>) -> Result<()>,
-    ) -> Result<()> {
-        self.visit_each(manifest, positions, visit)
-    }
-
-    /// As [`Reader::visit`], generic over `visit` so that the compiler can inline it into the loop.
-    fn visit_each(
-        &self,
-        manifest: &Manifest,
-        positions: impl IntoIterator<Item = u64>,
         visit: impl FnMut(&BorrowedSample<'_>) -> Result<()>,
     ) -> Result<()> {
         crate::read::log_truncated_maps();
@@ -464,7 +454,7 @@ impl Reader {
         let expected = positions.size_hint().0.min(manifest.summary.samples as usize);
         let mut batch = Batch { generation, ids: Vec::with_capacity(expected), parts: Vec::new() };
         let names = &self.ring.descriptor.sample;
-        self.visit_each(manifest, positions, |lent| {
+        self.visit(manifest, positions, |lent| {
             let count = batch.ids.len();
             for n in 0..lent.parts() {
                 let part = lent.part(n)?;

@@ -197,7 +197,7 @@ fn borrowed_bytes_of_a_truncated_segment_end_in_an_error() {
         let manifest = reader.newest().unwrap();
         let (path, mut visited) = (segments(&config)[0].clone(), 0);
         let file = std::fs::File::options().write(true).open(&path).unwrap();
-        let error = reader.visit(&manifest, [3, 50, 7, 60], &mut |_| {
+        let error = reader.visit(&manifest, [3, 50, 7, 60], |_| {
             visited += 1;
             if visited < 4 {
                 return Ok(());
@@ -258,7 +258,7 @@ fn batch_may_span_more_segments_than_are_held_open() {
     let mut most = 0;
     let order = (0..128).chain(256..384).step_by(2);
     reader
-        .visit(&manifest, order, &mut |_| {
+        .visit(&manifest, order, |_| {
             most = most.max(open());
             Ok(())
         })
@@ -301,7 +301,7 @@ fn samples_skipped_by_a_visit_are_verified_when_read() {
     let manifest = reader.newest().unwrap();
     let enough =
         |lent: &BorrowedSample<'_>| if lent.position < 5 { Ok(()) } else { Err(Error::Sample("enough".to_owned())) };
-    assert!(reader.visit(&manifest, 2..40, &mut { enough }).is_err());
+    assert!(reader.visit(&manifest, 2..40, enough).is_err());
     damage_all(&segments(&config)[0]);
     let is_right = |position: &u64| reader.sample(&manifest, *position).is_ok();
     assert_eq!((0..40).filter(is_right).collect::<Vec<_>>(), [2, 3, 4, 5]);
