@@ -1,7 +1,7 @@
 //! Many samples at once: visited one after the other, or stacked. For samples so small that a [`ReadSample`] for each
 //! would cost more than its bytes.
 
-use super::{OpenSegment, ReadSample, Reader};
+use super::{OpenSegment, ReadSample, Reader, locate};
 use crate::config::Verify;
 use crate::error::{Error, FsError, Result};
 use crate::manifest::{Manifest, SegmentEntry};
@@ -145,17 +145,12 @@ impl<'m, V: FnMut(&BorrowedSample<'_>) -> Result<()>> Visiting<'_, 'm, V> {
         while let Some(first) = positions.next_if(|_| true) {
             // Find the segment of `first`, mostly the same as before, and how many of the next positions follow in
             // it.
-            let beyond = || Error::OutOfRange {
-                position: first,
-                generation: self.manifest.summary.generation,
-                samples: self.manifest.summary.samples,
-            };
             let holds = |(entry, start): &(&SegmentEntry, u64)| (*start..*start + entry.samples).contains(&first);
             let lends = || self.sessions.iter().map(|session| (session.entry, session.start)).find(holds);
             let (entry, start) = match here.filter(holds).or_else(lends) {
                 Some(here) => here,
                 None => {
-                    let (entry, ordinal) = self.manifest.locate(first).ok_or_else(beyond)?;
+                    let (entry, ordinal) = locate(self.manifest, first)?;
                     (entry, first - ordinal)
                 }
             };
@@ -262,9 +257,8 @@ impl<'m, V: FnMut(&BorrowedSample<'_>) -> Result<()>> Visiting<'_, 'm, V> {
                 failed.map_or(Ok(visited), Err)
             }
             (Err(error), Some(first)) => {
-                let lost = reader.lost_hold(self.manifest, entry, first, first - start, error);
-                self.sessions.remove(session);
-                Err(lost)
+                let session = self.sessions.remove(session);
+                Err(self.lost(&session, first, error))
             }
             // No sample was visited yet: behave as if none had been borrowed.
             (Err(_), None) => {
@@ -278,13 +272,9 @@ impl<'m, V: FnMut(&BorrowedSample<'_>) -> Result<()>> Visiting<'_, 'm, V> {
     /// Ends the session of the segment whose first sample is at position `start`: checks that its borrowed samples
     /// were intact.
     fn end(&mut self, start: u64) -> Result<()> {
-        match self.of(start) {
-            Some(session) => {
-                let session = self.sessions.swap_remove(session);
-                self.close(&session)
-            }
-            None => Ok(()),
-        }
+        let Some(session) = self.of(start) else { return Ok(()) };
+        let session = self.sessions.swap_remove(session);
+        self.close(&session)
     }
 
     /// Ends the sessions of all segments.
@@ -294,9 +284,29 @@ impl<'m, V: FnMut(&BorrowedSample<'_>) -> Result<()>> Visiting<'_, 'm, V> {
     }
 
     fn close(&self, session: &BorrowSession<'_>) -> Result<()> {
-        let BorrowSession { entry, start, segment, lending, first: Some(first) } = session else { return Ok(()) };
-        let lost = |error| self.reader.lost_hold(self.manifest, entry, *first, *first - *start, error);
-        segment.reader.end_lending(lending).map_err(lost)
+        let Some(first) = session.first else { return Ok(()) };
+        session.segment.reader.end_lending(&session.lending).map_err(|error| self.lost(session, first, error))
+    }
+
+    /// Returns the error of a session whose samples were visited from position `first` on when the file was found
+    /// changed or missing.
+    fn lost(&self, session: &BorrowSession<'_>, first: u64, error: Error) -> Error {
+        let (reader, entry) = (self.reader, session.entry);
+        reader.close(entry);
+        let is_elsewhere = |source: &FsError| source.is_gone() || source.is_no_damage();
+        if matches!(&error, Error::Fs { source } if is_elsewhere(source)) && !is_of_torn_map(&error) {
+            // Reclaimed, unreachable, or a limit of this process: return the error of a single read.
+            return reader.sample_untold(self.manifest, first).err().unwrap_or(error);
+        }
+        reader.damaged.fetch_add(1, Ordering::Relaxed);
+        let generation = self.manifest.summary.generation;
+        Error::Damaged {
+            generation,
+            position: first,
+            sample: SampleId { segment: entry.id, ordinal: first - session.start }.to_string(),
+            path: reader.ring.layout.read(generation).join(entry.file()),
+            message: error.to_string(),
+        }
     }
 }
 
@@ -393,26 +403,6 @@ impl Reader {
         let done = visiting.all(positions.into_iter());
         // Borrowed samples are checked even after an error.
         visiting.end_all().and(done)
-    }
-
-    /// Returns the error of a batch whose samples were visited from `position` on when the file was found changed or
-    /// missing.
-    fn lost_hold(&self, of: &Manifest, entry: &SegmentEntry, position: u64, ordinal: u64, error: Error) -> Error {
-        self.close(entry);
-        let is_elsewhere = |source: &FsError| source.is_gone() || source.is_no_damage();
-        if matches!(&error, Error::Fs { source } if is_elsewhere(source)) && !is_of_torn_map(&error) {
-            // Reclaimed, unreachable, or a limit of this process: return the error of a single read.
-            return self.sample_untold(of, position).err().unwrap_or(error);
-        }
-        self.damaged.fetch_add(1, Ordering::Relaxed);
-        let generation = of.summary.generation;
-        Error::Damaged {
-            generation,
-            position,
-            sample: SampleId { segment: entry.id, ordinal }.to_string(),
-            path: self.ring.layout.read(generation).join(entry.file()),
-            message: error.to_string(),
-        }
     }
 
     /// Returns the samples at these positions of a generation, stacked part by part. All samples must have the same

@@ -400,9 +400,8 @@ impl Reader {
 
     /// Returns the sample as [`Reader::sample`] does, but logs nothing: for prefetch threads.
     fn sample_untold(&self, manifest: &Manifest, position: u64) -> Result<ReadSample> {
-        let (generation, samples) = (manifest.summary.generation, manifest.summary.samples);
-        let beyond = Error::OutOfRange { position, generation, samples };
-        let (entry, ordinal) = manifest.locate(position).ok_or(beyond)?;
+        let generation = manifest.summary.generation;
+        let (entry, ordinal) = locate(manifest, position)?;
         let id = SampleId { segment: entry.id, ordinal };
         let first = match self.read(generation, position, entry, id) {
             Ok(sample) => return Ok(sample),
@@ -520,6 +519,12 @@ impl Reader {
     fn lock_open(&self) -> MutexGuard<'_, VecDeque<Arc<OpenSegment>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns the segment of the sample at `position`, and its ordinal there.
+fn locate(manifest: &Manifest, position: u64) -> Result<(&SegmentEntry, u64)> {
+    let (generation, samples) = (manifest.summary.generation, manifest.summary.samples);
+    manifest.locate(position).ok_or(Error::OutOfRange { position, generation, samples })
 }
 
 /// Returns the parts of a sample with their names, and the user's meta with the keys added, as in [`ReadSample`].
