@@ -43,9 +43,10 @@ use crate::segment::SampleId;
 use crate::segment::reader::{Access, SegmentReader, is_of_torn_map, torn};
 use bytes::Bytes;
 use producer_status::ProducerStatus;
-use retry::{Described, Retry};
+use retry::{Caller, Described, Retry};
 use ringreel_format::{Meta, Part, ReadOptions, Sample, SegmentInfo, Value};
 use std::collections::{BTreeSet, VecDeque};
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -216,23 +217,18 @@ impl Reader {
         stop: &dyn Fn() -> bool,
         tell: &mut dyn FnMut(&str),
     ) -> Result<Reader> {
-        let poll = config.poll.unwrap_or(DEFAULT_POLL);
-        let mut wait = Retry::new(timeout, poll, config.lease);
-        let reader = Reader::wait_for_ring(config, &mut wait, stop, tell)?;
-        let mut wait = wait.watch(&reader.ring.layout.manifests());
-        let generators = ProducerStatus::new(reader.ring.settings.lease);
-        let mut described = Described::default();
-        loop {
+        let (mut generators, mut described) = (None, Described::default());
+        let found = Reader::wait_until(config, timeout, &mut Caller { stop, tell }, |reader| {
             match reader.newest_filled() {
-                Ok(Some(_)) => return Ok(reader),
+                Ok(Some(_)) => return Ok(ControlFlow::Break(())),
                 Ok(None) | Err(Error::RingNotFound { .. }) => {} // the ring may be being created
-                Err(error) => {
-                    wait.unless_wrong(error, stop, tell)?;
-                    continue;
-                }
+                Err(error) => return Err(error),
             }
-            wait.more(&described.text(reader.ring.settings.poll, || reader.describe_first(&generators)), stop, tell)?;
-        }
+            let settings = &reader.ring.settings;
+            let generators = generators.get_or_insert_with(|| ProducerStatus::new(settings.lease));
+            Ok(ControlFlow::Continue(described.text(settings.poll, || reader.describe_first(generators))))
+        });
+        found.map(|(reader, ())| reader)
     }
 
     /// Describes what a reader of a ring without a sample for training waits for.
@@ -258,46 +254,52 @@ impl Reader {
         stop: &dyn Fn() -> bool,
         tell: &mut dyn FnMut(&str),
     ) -> Result<(Reader, Vec<Positions>)> {
-        let poll = config.poll.unwrap_or(DEFAULT_POLL);
-        let mut wait = Retry::new(timeout, poll, config.lease);
-        let reader = Reader::wait_for_ring(config, &mut wait, stop, tell)?;
-        let mut wait = wait.watch(&reader.ring.layout.manifests());
-        let (wanted, root) = (reader.ring.descriptor.validation, reader.ring.layout.root().to_owned());
-        if wanted == 0 {
-            let message = "it was made without VALIDATION, so it holds out no samples: set VALIDATION and another RING";
-            return Err(Error::RingMismatch { path: root, message: message.to_owned() });
-        }
-        loop {
+        Reader::wait_until(config, timeout, &mut Caller { stop, tell }, |reader| {
+            let (wanted, root) = (reader.ring.descriptor.validation, reader.ring.layout.root());
+            if wanted == 0 {
+                let message =
+                    "it was made without VALIDATION, so it holds out no samples: set VALIDATION and another RING";
+                return Err(Error::RingMismatch { path: root.to_owned(), message: message.to_owned() });
+            }
             let (found, lost) = match reader.ring.held_out_and_lost() {
                 Err(Error::RingNotFound { .. } | Error::Manifest { passing: true, .. }) => (Vec::new(), 0),
-                Err(error) => {
-                    wait.unless_wrong(error, stop, tell)?;
-                    continue;
-                }
-                Ok(found) => found,
+                found => found?,
             };
             let samples: u64 = found.iter().map(|(_, positions)| positions.end - positions.start).sum();
             if samples.saturating_add(lost) >= wanted {
                 if lost > 0 {
                     tracing::warn!(ring = %root.display(), "{lost} of the {wanted} held-out samples are lost");
                 }
-                return Ok((reader, found));
+                return Ok(ControlFlow::Break(found));
             }
             let (fill, cap, place) = (reader.count_next_samples(), reader.ring.descriptor.swap_cap, root.display());
-            let what = format!(
+            Ok(ControlFlow::Continue(format!(
                 "the {wanted} held-out samples of {place}: {samples} are readable, and {fill} of {cap} samples are \
                  in the generation that fills"
-            );
-            wait.more(&what, stop, tell)?;
+            )))
+        })
+    }
+
+    /// Waits for a ring, and then until `look` finds a value in it. Until then, `look` returns what it waits for.
+    fn wait_until<T>(
+        config: &Config,
+        timeout: Option<Duration>,
+        caller: &mut Caller<'_>,
+        mut look: impl FnMut(&Reader) -> Result<ControlFlow<T, String>>,
+    ) -> Result<(Reader, T)> {
+        let mut wait = Retry::new(timeout, config.poll.unwrap_or(DEFAULT_POLL), config.lease);
+        let reader = Reader::wait_for_ring(config, &mut wait, caller)?;
+        let mut wait = wait.watch(&reader.ring.layout.manifests());
+        loop {
+            match look(&reader) {
+                Ok(ControlFlow::Break(found)) => return Ok((reader, found)),
+                Ok(ControlFlow::Continue(what)) => wait.more(&what, caller)?,
+                Err(error) => wait.unless_wrong(error, caller)?,
+            }
         }
     }
 
-    fn wait_for_ring(
-        config: &Config,
-        wait: &mut Retry,
-        stop: &dyn Fn() -> bool,
-        tell: &mut dyn FnMut(&str),
-    ) -> Result<Reader> {
+    fn wait_for_ring(config: &Config, wait: &mut Retry, caller: &mut Caller<'_>) -> Result<Reader> {
         let poll = config.poll.unwrap_or(DEFAULT_POLL);
         let (mut server, mut described) = (None, Described::default());
         loop {
@@ -311,9 +313,9 @@ impl Reader {
                         Some(silence) => format!("{silence}; with INDEX: files, no server is needed"),
                         None => "no generator or manager has started yet".to_owned(),
                     });
-                    wait.more(&format!("a ring at {} ({why})", path.display()), stop, tell)?;
+                    wait.more(&format!("a ring at {} ({why})", path.display()), caller)?;
                 }
-                Err(error) => wait.unless_wrong(error, stop, tell)?,
+                Err(error) => wait.unless_wrong(error, caller)?,
                 Ok(reader) => return Ok(reader),
             }
         }

@@ -5,6 +5,14 @@ use crate::fs::poll::Poller;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+/// The caller of a function that may wait.
+pub(crate) struct Caller<'c> {
+    /// Returns whether to stop waiting.
+    pub(crate) stop: &'c dyn Fn() -> bool,
+    /// Gets what is waited for.
+    pub(crate) tell: &'c mut dyn FnMut(&str),
+}
+
 /// Pauses between attempts, with messages, a time limit and a stop callback.
 pub(crate) struct Retry {
     started: Instant,
@@ -51,15 +59,10 @@ impl Retry {
 
     /// Pauses once if the error may be transient: an unreachable server, a stale handle, an exhausted limit. Returns
     /// all others.
-    pub(crate) fn unless_wrong(
-        &mut self,
-        error: Error,
-        stop: &dyn Fn() -> bool,
-        tell: &mut dyn FnMut(&str),
-    ) -> Result<()> {
+    pub(crate) fn unless_wrong(&mut self, error: Error, caller: &mut Caller<'_>) -> Result<()> {
         match &error {
             Error::Fs { source } if source.is_away() || source.is_stale() || source.is_exhausted() => {
-                self.after(error, stop, tell)
+                self.after(error, caller)
             }
             _ => Err(error),
         }
@@ -70,37 +73,37 @@ impl Retry {
     ///
     /// # Errors
     /// `error` after a lease; else as [`Retry::more`].
-    pub(crate) fn after(&mut self, error: Error, stop: &dyn Fn() -> bool, tell: &mut dyn FnMut(&str)) -> Result<()> {
+    pub(crate) fn after(&mut self, error: Error, caller: &mut Caller<'_>) -> Result<()> {
         if !matches!(&error, Error::Fs { source } if source.is_exhausted()) {
-            return self.more(&error.to_string(), stop, tell);
+            return self.more(&error.to_string(), caller);
         }
         if self.exhausted.get_or_insert_with(Instant::now).elapsed() > self.lease {
             return Err(error);
         }
-        self.pause(&error.to_string(), stop, tell)
+        self.pause(&error.to_string(), caller)
     }
 
     /// Pauses once.
-    pub(crate) fn more(&mut self, what: &str, stop: &dyn Fn() -> bool, tell: &mut dyn FnMut(&str)) -> Result<()> {
+    pub(crate) fn more(&mut self, what: &str, caller: &mut Caller<'_>) -> Result<()> {
         self.exhausted = None;
-        self.pause(what, stop, tell)
+        self.pause(what, caller)
     }
 
-    fn pause(&mut self, what: &str, stop: &dyn Fn() -> bool, tell: &mut dyn FnMut(&str)) -> Result<()> {
+    fn pause(&mut self, what: &str, caller: &mut Caller<'_>) -> Result<()> {
         let waited = self.started.elapsed();
         let left = self.timeout.map_or(Duration::MAX, |timeout| timeout.saturating_sub(waited));
         if left.is_zero() {
             return Err(Error::Timeout { seconds: waited.as_secs_f64(), what: what.to_owned() });
         }
         if self.told.is_none_or(|told| told.elapsed() > TELL_EVERY) {
-            tell(what);
+            (caller.tell)(what);
             self.told = Some(Instant::now());
         }
         match self.watched.take() {
             // Return at once so that the caller checks again: changes before the watch were not noticed.
             Some(dir) => self.poller.start_to_watch(&dir),
-            None => self.poller.pause(left, stop),
+            None => self.poller.pause(left, caller.stop),
         }
-        if stop() { Err(Error::Interrupted { what: what.to_owned() }) } else { Ok(()) }
+        if (caller.stop)() { Err(Error::Interrupted { what: what.to_owned() }) } else { Ok(()) }
     }
 }

@@ -13,7 +13,7 @@ mod plan;
 mod progress;
 mod schedule;
 
-use super::retry::Retry;
+use super::retry::{Caller, Retry};
 use super::{ReadSample, Reader, log_truncated_maps};
 use crate::error::{Error, Result};
 use crate::times::{Reading, StreamStats};
@@ -108,7 +108,7 @@ impl Stream {
     /// not an error.
     pub fn next(&mut self, stop: &dyn Fn() -> bool, tell: &mut dyn FnMut(&str)) -> Result<Option<Item>> {
         self.progress.clock.enter(Reading::Read);
-        let next = self.next_item(stop, tell);
+        let next = self.next_item(&mut Caller { stop, tell });
         match &next {
             Ok(None) => self.progress.clock.stop(),
             Ok(Some(Item::Sample(sample) | Item::Replaced(sample, _))) if !sample.is_padding => {
@@ -119,14 +119,14 @@ impl Stream {
         next
     }
 
-    fn next_item(&mut self, stop: &dyn Fn() -> bool, tell: &mut dyn FnMut(&str)) -> Result<Option<Item>> {
+    fn next_item(&mut self, caller: &mut Caller<'_>) -> Result<Option<Item>> {
         log_truncated_maps();
         let mut wait: Option<Retry> = None;
         while let Err(error) = self.begin() {
             if !error.is_retryable() {
                 return Err(error);
             }
-            self.pause_after(&mut wait, error, stop, tell)?;
+            self.pause_after(&mut wait, error, caller)?;
         }
         loop {
             let planned = self.plan_ahead();
@@ -140,10 +140,10 @@ impl Stream {
                         self.progress.report_end();
                         return Ok(None);
                     }
-                    Ok(Planned::Wait(what)) => self.pause(&mut wait, &what, stop, tell)?,
+                    Ok(Planned::Wait(what)) => self.pause(&mut wait, &what, caller)?,
                     Ok(_) => {}
                     // The server of the index or of the files does not answer.
-                    Err(error) if error.is_retryable() => self.pause_after(&mut wait, error, stop, tell)?,
+                    Err(error) if error.is_retryable() => self.pause_after(&mut wait, error, caller)?,
                     Err(error) => return Err(error),
                 }
                 continue;
@@ -152,7 +152,7 @@ impl Stream {
                 self.progress.clock.enter(Reading::Read);
             }
             self.progress.come_to(&step.plan);
-            let Some(item) = self.take(&mut wait, stop, tell)? else { continue };
+            let Some(item) = self.take(&mut wait, caller)? else { continue };
             self.top_up();
             return Ok(Some(item));
         }
@@ -178,26 +178,14 @@ impl Stream {
         }
     }
 
-    fn pause(
-        &self,
-        wait: &mut Option<Retry>,
-        what: &str,
-        stop: &dyn Fn() -> bool,
-        tell: &mut dyn FnMut(&str),
-    ) -> Result<()> {
-        self.wait(wait, what).more(what, stop, tell)
+    fn pause(&self, wait: &mut Option<Retry>, what: &str, caller: &mut Caller<'_>) -> Result<()> {
+        self.wait(wait, what).more(what, caller)
     }
 
     /// Pauses as [`Stream::pause`] does, after an error that may be transient.
-    fn pause_after(
-        &self,
-        wait: &mut Option<Retry>,
-        error: Error,
-        stop: &dyn Fn() -> bool,
-        tell: &mut dyn FnMut(&str),
-    ) -> Result<()> {
+    fn pause_after(&self, wait: &mut Option<Retry>, error: Error, caller: &mut Caller<'_>) -> Result<()> {
         self.reader.close_some_segments(&error);
-        self.wait(wait, &error.to_string()).after(error, stop, tell)
+        self.wait(wait, &error.to_string()).after(error, caller)
     }
 
     fn wait<'w>(&self, wait: &'w mut Option<Retry>, what: &str) -> &'w mut Retry {

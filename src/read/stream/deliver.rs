@@ -6,7 +6,7 @@ use super::{Item, Stream};
 use crate::error::{Error, Result};
 use crate::manifest::Manifest;
 use crate::read::padding::padding_sample;
-use crate::read::retry::Retry;
+use crate::read::retry::{Caller, Retry};
 use crate::read::shard::{Equal, Slot};
 use crate::read::{ReadSample, Reader};
 use crate::sched::Pool;
@@ -202,13 +202,8 @@ impl Delivery {
 
 impl Stream {
     /// Delivers the first planned step. Returns `None` if the step delivers nothing.
-    pub(crate) fn take(
-        &mut self,
-        wait: &mut Option<Retry>,
-        stop: &dyn Fn() -> bool,
-        tell: &mut dyn FnMut(&str),
-    ) -> Result<Option<Item>> {
-        let Some((step, mut read)) = self.delivery.pop(stop)? else { return Ok(None) };
+    pub(crate) fn take(&mut self, wait: &mut Option<Retry>, caller: &mut Caller<'_>) -> Result<Option<Item>> {
+        let Some((step, mut read)) = self.delivery.pop(caller.stop)? else { return Ok(None) };
         if self.schedule.is_abandoned(&step.plan) {
             return Ok(None);
         }
@@ -216,7 +211,7 @@ impl Stream {
             match self.item(&step, read) {
                 // The server does not answer: read the same sample again when it is back.
                 Err(error) if error.is_retryable() => {
-                    if let Err(error) = self.pause_after(wait, error, stop, tell) {
+                    if let Err(error) = self.pause_after(wait, error, caller) {
                         self.delivery.put_back(step);
                         return Err(error);
                     }
