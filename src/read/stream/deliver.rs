@@ -23,16 +23,6 @@ const MOST_AHEAD: usize = 4096;
 /// What a prefetch thread reads: a position in a generation.
 type Wanted = (Arc<Manifest>, u64);
 
-/// Result of reading the sample of a step.
-enum Outcome {
-    /// Deliver this sample: that of the step, or a substitute because of the error.
-    Sample(ReadSample, Option<Error>),
-    /// The sample is damaged and has no substitute.
-    Damaged(Error),
-    /// The generation was reclaimed: skip the rest of its epoch.
-    Abandoned,
-}
-
 /// The steps that are planned but not delivered yet, and the prefetch threads.
 pub(crate) struct Delivery {
     reader: Arc<Reader>,
@@ -124,40 +114,6 @@ impl Delivery {
         (self.queue, self.pool) = (Queue::default(), None);
     }
 
-    /// Decides what is delivered for a step whose read returned `read`.
-    ///
-    /// # Errors
-    /// As [`Reader::sample`], except for the errors that become an [`Outcome`].
-    fn resolve(&mut self, step: &PlannedStep, read: Result<ReadSample>) -> Result<Outcome> {
-        let (plan, equal) = (&step.plan, self.options.equal);
-        match read {
-            Ok(sample) => Ok(Outcome::Sample(sample, None)),
-            Err(error @ Error::Damaged { .. }) if equal == Equal::No => Ok(Outcome::Damaged(error)),
-            Err(error @ Error::Damaged { .. }) => {
-                Ok(Outcome::Sample(self.some_sample(plan, step.number + 1)?, Some(error)))
-            }
-            Err(Error::Reclaimed { generation }) => {
-                let is_warned = self.warned.replace(plan.number) == Some(plan.number);
-                if equal == Equal::No {
-                    tracing::info!(
-                        generation,
-                        "generation reclaimed during the epoch; continuing with the newest generation"
-                    );
-                    return Ok(Outcome::Abandoned);
-                }
-                if !is_warned {
-                    tracing::warn!(
-                        generation,
-                        "generation reclaimed during the epoch; substituting samples from the newest generation"
-                    );
-                }
-                let position = if let Slot::Read(position) = step.slot { position } else { plan.served.offset };
-                Ok(Outcome::Sample(self.instead(position)?, None))
-            }
-            Err(error) => Err(error),
-        }
-    }
-
     /// Reads the sample of a step. For a padding step, reads one that has the shapes of the ring's samples.
     fn read(&self, step: &PlannedStep) -> Result<ReadSample> {
         match (step.slot, &step.plan.manifest) {
@@ -232,17 +188,37 @@ impl Stream {
     }
 
     /// Returns what a step delivers for `read`; `None` if it delivers nothing, like the rest of the epoch.
+    ///
+    /// # Errors
+    /// As [`Reader::sample`], except for the errors of a sample that is skipped or replaced.
     fn item(&mut self, step: &PlannedStep, read: Result<ReadSample>) -> Result<Option<Item>> {
-        let (mut sample, damage) = match self.delivery.resolve(step, read)? {
-            Outcome::Sample(sample, damage) => (sample, damage),
-            Outcome::Damaged(error) => return Ok(Some(Item::Damaged(error))),
-            Outcome::Abandoned => {
-                self.schedule.abandon(&step.plan);
-                return Ok(None);
+        let (plan, equal) = (&step.plan, self.options.equal);
+        let (mut sample, damage) = match read {
+            Ok(sample) => (sample, None),
+            Err(error @ Error::Damaged { .. }) if equal == Equal::No => return Ok(Some(Item::Damaged(error))),
+            Err(error @ Error::Damaged { .. }) => (self.delivery.some_sample(plan, step.number + 1)?, Some(error)),
+            Err(Error::Reclaimed { generation }) => {
+                if equal == Equal::No {
+                    tracing::info!(
+                        generation,
+                        "generation reclaimed during the epoch; continuing with the newest generation"
+                    );
+                    self.schedule.abandon(plan);
+                    return Ok(None);
+                }
+                if self.delivery.warned.replace(plan.number) != Some(plan.number) {
+                    tracing::warn!(
+                        generation,
+                        "generation reclaimed during the epoch; substituting samples from the newest generation"
+                    );
+                }
+                let position = if let Slot::Read(position) = step.slot { position } else { plan.served.offset };
+                (self.delivery.instead(position)?, None)
             }
+            Err(error) => return Err(error),
         };
         self.schedule.note_readable();
-        if step.slot == Slot::Padding || damage.is_some() && self.options.equal == Equal::Pad {
+        if step.slot == Slot::Padding || damage.is_some() && equal == Equal::Pad {
             sample = padding_sample(&sample, |name| self.options.pad_value_of(name))?;
         } else {
             let bytes = sample.parts.iter().map(|part| part.len()).sum::<u64>();
