@@ -1,7 +1,7 @@
 //! Delivery: prefetches the samples of planned steps, and decides what each step delivers.
 
 use super::options::StreamOptions;
-use super::plan::{Plan, PlannedStep, Queue};
+use super::plan::{Plan, PlannedStep};
 use super::{Item, Stream};
 use crate::error::{Error, Result};
 use crate::manifest::Manifest;
@@ -11,6 +11,7 @@ use crate::read::shard::{Equal, Slot};
 use crate::read::{ReadSample, Reader};
 use crate::sched::Pool;
 use crate::times::Reading;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Size of a page of memory, or less.
@@ -27,7 +28,9 @@ type Wanted = (Arc<Manifest>, u64);
 pub(crate) struct Delivery {
     reader: Arc<Reader>,
     options: Arc<StreamOptions>,
-    pub(crate) queue: Queue,
+    pub(crate) queue: VecDeque<PlannedStep>,
+    /// Expected size of the samples of `queue`.
+    queued_bytes: u64,
     /// `None` before the first step, and without prefetch.
     pub(crate) pool: Option<Pool<Wanted, Result<ReadSample>>>,
     /// Bytes of the largest sample so far.
@@ -38,7 +41,7 @@ pub(crate) struct Delivery {
 
 impl Delivery {
     pub(crate) fn new(reader: Arc<Reader>, options: Arc<StreamOptions>) -> Delivery {
-        Delivery { reader, options, queue: Queue::default(), pool: None, largest: 0, warned: None }
+        Delivery { reader, options, queue: VecDeque::new(), queued_bytes: 0, pool: None, largest: 0, warned: None }
     }
 
     /// Starts the prefetch threads if the options ask for any.
@@ -63,9 +66,8 @@ impl Delivery {
     /// Returns whether one more step might exceed the limits of the prefetch. The size of a compressed sample is
     /// unknown until one was read.
     pub(crate) fn is_enough(&self) -> bool {
-        let planned = self.queue.bytes();
-        let unknown = self.largest == 0 && planned > 0;
-        unknown || planned + self.largest > self.options.prefetch_bytes || self.queue.len() >= MOST_AHEAD
+        let unknown = self.largest == 0 && self.queued_bytes > 0;
+        unknown || self.queued_bytes + self.largest > self.options.prefetch_bytes || self.queue.len() >= MOST_AHEAD
     }
 
     /// Appends a step and starts to prefetch its sample.
@@ -84,7 +86,8 @@ impl Delivery {
             pool.give((manifest, position));
             inline = false;
         }
-        self.queue.push(PlannedStep { plan, number, slot, bytes, inline });
+        self.queue.push_back(PlannedStep { plan, number, slot, bytes, inline });
+        self.queued_bytes += bytes;
         Ok(())
     }
 
@@ -101,17 +104,20 @@ impl Delivery {
             },
             _ => self.read(step),
         };
-        Ok(self.queue.pop().map(|step| (step, read)))
+        Ok(self.queue.pop_front().map(|step| {
+            self.queued_bytes -= step.bytes;
+            (step, read)
+        }))
     }
 
     /// Puts a step that could not be delivered back to the front.
     fn put_back(&mut self, step: PlannedStep) {
-        self.queue.push_again(PlannedStep { bytes: 0, inline: true, ..step });
+        self.queue.push_front(PlannedStep { bytes: 0, inline: true, ..step });
     }
 
     /// Drops all steps, and ends the threads with what they have read.
     pub(crate) fn clear(&mut self) {
-        (self.queue, self.pool) = (Queue::default(), None);
+        (self.queue, self.queued_bytes, self.pool) = (VecDeque::new(), 0, None);
     }
 
     /// Reads the sample of a step. For a padding step, reads one that has the shapes of the ring's samples.

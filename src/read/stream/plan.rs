@@ -1,11 +1,10 @@
-//! The plan of an epoch, and the queue of its steps that are planned but not delivered yet.
+//! The plan of an epoch, and its steps.
 
 use crate::manifest::Manifest;
 use crate::read::checkpoint::Remaining;
 use crate::read::shard::{Equal, Share, Slot};
 use crate::read::shuffle::Order;
 use crate::run_log::Epoch;
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// One epoch, as this worker reads it.
@@ -41,50 +40,4 @@ pub struct PlannedStep {
     pub bytes: u64,
     /// Whether it is read when it is delivered, not prefetched.
     pub inline: bool,
-}
-
-/// Steps that are planned but not delivered yet, in order.
-#[derive(Default)]
-pub struct Queue {
-    steps: VecDeque<PlannedStep>,
-    bytes: u64,
-}
-
-impl Queue {
-    /// Returns the next step.
-    pub fn front(&self) -> Option<&PlannedStep> {
-        self.steps.front()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.steps.is_empty()
-    }
-
-    pub fn len(&self) -> usize {
-        self.steps.len()
-    }
-
-    /// Returns the expected size of all planned samples.
-    pub fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// Appends a step.
-    pub fn push(&mut self, step: PlannedStep) {
-        self.bytes += step.bytes;
-        self.steps.push_back(step);
-    }
-
-    /// Puts a step that could not be delivered back to the front.
-    pub fn push_again(&mut self, step: PlannedStep) {
-        self.bytes += step.bytes;
-        self.steps.push_front(step);
-    }
-
-    /// Removes and returns the next step.
-    pub fn pop(&mut self) -> Option<PlannedStep> {
-        let step = self.steps.pop_front()?;
-        self.bytes -= step.bytes;
-        Some(step)
-    }
 }
