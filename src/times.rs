@@ -31,7 +31,7 @@ pub struct StreamStats {
     pub reads_per_sample: Option<f64>,
     /// Mean age of a sample when it was read: this machine's clock minus the clock of the sample's generator.
     pub age_seconds: Option<f64>,
-    /// The current activity, [`WAITED`], [`READ`] or [`STEP`]; empty before the first call and after the end.
+    /// The current activity, `waited`, `read` or `step`; empty before the first call and after the end.
     pub now: String,
 }
 
@@ -49,24 +49,14 @@ pub struct GeneratorTimes {
     pub waited_room_seconds: f64,
     /// In a call, waiting until readers have read the newest generation (REUSE min).
     pub waited_readers_seconds: f64,
-    /// The current activity, [`MADE`], [`WROTE`], [`ROOM`] or [`READERS`].
+    /// The current activity, `made`, `wrote`, `waited_room` or `waited_readers`.
     pub now: String,
 }
 
-/// Name of [`StreamStats::waited_seconds`] in [`StreamStats::now`].
-pub const WAITED: &str = "waited";
-/// Name of [`StreamStats::read_seconds`].
-pub const READ: &str = "read";
-/// Name of [`StreamStats::step_seconds`].
-pub const STEP: &str = "step";
-/// Name of [`GeneratorTimes::made_seconds`] in [`GeneratorTimes::now`].
-pub const MADE: &str = "made";
-/// Name of [`GeneratorTimes::wrote_seconds`].
-pub const WROTE: &str = "wrote";
-/// Name of [`GeneratorTimes::waited_room_seconds`].
-pub const ROOM: &str = "waited_room";
-/// Name of [`GeneratorTimes::waited_readers_seconds`].
-pub const READERS: &str = "waited_readers";
+/// The activities of a stream in [`StreamStats::now`], in the order of [`Reading`].
+const READING: [&str; 3] = ["waited", "read", "step"];
+/// The activities of a generator in [`GeneratorTimes::now`], in the order of [`Writing`].
+const WRITING: [&str; 4] = ["made", "wrote", "waited_room", "waited_readers"];
 
 impl StreamStats {
     /// Returns the share of the time in which the ring had no sample for the stream, from 0 to 1. `None` before the
@@ -79,16 +69,6 @@ impl StreamStats {
     pub fn shares(&self) -> Option<[f64; 3]> {
         shares([self.waited_seconds, self.read_seconds, self.step_seconds])
     }
-
-    /// Returns the seconds of the current activity.
-    fn current(&mut self) -> Option<&mut f64> {
-        match &*self.now {
-            WAITED => Some(&mut self.waited_seconds),
-            READ => Some(&mut self.read_seconds),
-            STEP => Some(&mut self.step_seconds),
-            _ => None,
-        }
-    }
 }
 
 impl GeneratorTimes {
@@ -97,27 +77,16 @@ impl GeneratorTimes {
     pub fn shares(&self) -> Option<[f64; 4]> {
         shares([self.made_seconds, self.wrote_seconds, self.waited_room_seconds, self.waited_readers_seconds])
     }
-
-    /// Returns the seconds of the current activity.
-    fn current(&mut self) -> Option<&mut f64> {
-        match &*self.now {
-            MADE => Some(&mut self.made_seconds),
-            WROTE => Some(&mut self.wrote_seconds),
-            ROOM => Some(&mut self.waited_room_seconds),
-            READERS => Some(&mut self.waited_readers_seconds),
-            _ => None,
-        }
-    }
 }
 
 /// Published times, of which one grows with the clock.
 pub(crate) trait Times: Clone {
-    /// The activity that goes on, and its seconds.
-    fn ongoing(&mut self) -> (String, Option<&mut f64>);
+    /// Returns the current activity, and its seconds if it is known.
+    fn current(&mut self) -> (&str, Option<&mut f64>);
 
     /// Adds `elapsed` to the current activity.
     fn grow(&mut self, elapsed: Duration) {
-        if let (_, Some(seconds)) = self.ongoing() {
+        if let (_, Some(seconds)) = self.current() {
             *seconds += elapsed.as_secs_f64();
         }
     }
@@ -125,7 +94,7 @@ pub(crate) trait Times: Clone {
     /// Returns these times with the seconds of the current activity that `before` has, if the activity is the same.
     fn with_current_of(&self, before: &Self) -> Self {
         let (mut times, mut before) = (self.clone(), before.clone());
-        if let ((now, Some(seconds)), (then, Some(known))) = (times.ongoing(), before.ongoing())
+        if let ((now, Some(seconds)), (then, Some(known))) = (times.current(), before.current())
             && now == then
         {
             *seconds = *known;
@@ -135,15 +104,26 @@ pub(crate) trait Times: Clone {
 }
 
 impl Times for StreamStats {
-    fn ongoing(&mut self) -> (String, Option<&mut f64>) {
-        (self.now.clone(), self.current())
+    fn current(&mut self) -> (&str, Option<&mut f64>) {
+        current(&self.now, READING, [&mut self.waited_seconds, &mut self.read_seconds, &mut self.step_seconds])
     }
 }
 
 impl Times for GeneratorTimes {
-    fn ongoing(&mut self) -> (String, Option<&mut f64>) {
-        (self.now.clone(), self.current())
+    fn current(&mut self) -> (&str, Option<&mut f64>) {
+        let (room, readers) = (&mut self.waited_room_seconds, &mut self.waited_readers_seconds);
+        current(&self.now, WRITING, [&mut self.made_seconds, &mut self.wrote_seconds, room, readers])
     }
+}
+
+/// Returns the activity `now`, and its seconds if it is one of `activities`.
+fn current<'t, const N: usize>(
+    now: &'t str,
+    activities: [&str; N],
+    seconds: [&'t mut f64; N],
+) -> (&'t str, Option<&'t mut f64>) {
+    let known = activities.into_iter().zip(seconds).find(|(activity, _)| *activity == now);
+    (now, known.map(|(_, seconds)| seconds))
 }
 
 /// Returns these times as shares of their sum, from 0 to 1. `None` if the sum is 0 or a time is invalid.
@@ -163,17 +143,15 @@ pub fn total<'a>(streams: impl Iterator<Item = &'a StreamStats>) -> StreamStats 
     total
 }
 
-/// Divides time between `N` activities, which follow each other without a gap.
-#[derive(Debug)]
-struct Stopwatch<const N: usize> {
-    times: [Duration; N],
+/// Divides time between the activities of a stream, which follow each other without a gap.
+#[derive(Debug, Default)]
+struct Stopwatch {
+    times: [Duration; READING.len()],
     /// The current activity and its start; `None` while no time is counted.
     current: Option<(usize, Instant)>,
 }
 
-impl<const N: usize> Stopwatch<N> {
-    const STOPPED: Stopwatch<N> = Stopwatch { times: [Duration::ZERO; N], current: None };
-
+impl Stopwatch {
     /// Ends the current activity at `now` and begins another.
     fn switch(&mut self, to: Option<usize>, now: Instant) {
         if let Some((activity, since)) = self.current {
@@ -183,7 +161,7 @@ impl<const N: usize> Stopwatch<N> {
     }
 
     /// Returns the seconds of each activity.
-    fn seconds(&self) -> [f64; N] {
+    fn seconds(&self) -> [f64; READING.len()] {
         let mut times = self.times;
         if let Some((activity, since)) = self.current {
             times[activity] += since.elapsed();
@@ -227,7 +205,7 @@ pub(crate) struct StreamClock(Mutex<StreamState>);
 
 #[derive(Debug)]
 struct StreamState {
-    watch: Stopwatch<3>,
+    watch: Stopwatch,
     coverage: Coverage,
     totals: Totals,
     /// Number of samples, and the sum of their ages in milliseconds.
@@ -244,7 +222,7 @@ impl StreamClock {
     pub fn new() -> StreamClock {
         let wall = (Instant::now(), crate::unix_ms());
         StreamClock(Mutex::new(StreamState {
-            watch: Stopwatch::STOPPED,
+            watch: Stopwatch::default(),
             coverage: Coverage::default(),
             totals: Totals::default(),
             ages: (0, 0),
@@ -303,7 +281,7 @@ impl StreamClock {
             share_read: ratio(distinct, offered),
             reads_per_sample: ratio(reads, distinct),
             age_seconds: ratio(age_ms, samples).map(|ms| ms / 1e3),
-            now: state.watch.current.map_or("", |(activity, _)| [WAITED, READ, STEP][activity]).to_owned(),
+            now: state.watch.current.map_or("", |(activity, _)| READING[activity]).to_owned(),
         }
     }
 }
@@ -374,7 +352,7 @@ mod tests {
 
     #[test]
     fn stopwatch_assigns_each_moment_to_one_activity() {
-        let (mut watch, start) = (Stopwatch::<3>::STOPPED, Instant::now());
+        let (mut watch, start) = (Stopwatch::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         for (seconds, to) in [(1, Some(0)), (3, Some(2)), (6, Some(0)), (10, None), (90, Some(1)), (91, None)] {
             watch.switch(to, at(seconds));
@@ -416,11 +394,11 @@ mod tests {
             step_seconds,
             ..StreamStats::default()
         };
-        let mut later = stats(STEP, 1.0, 2.0);
+        let mut later = stats("step", 1.0, 2.0);
         later.grow(Duration::from_secs(5));
-        assert_eq!(later, stats(STEP, 1.0, 7.0));
-        assert_eq!(later.with_current_of(&stats(STEP, 1.0, 2.0)), stats(STEP, 1.0, 2.0));
-        assert_eq!(later.with_current_of(&stats(WAITED, 1.0, 2.0)), later, "another activity");
+        assert_eq!(later, stats("step", 1.0, 7.0));
+        assert_eq!(later.with_current_of(&stats("step", 1.0, 2.0)), stats("step", 1.0, 2.0));
+        assert_eq!(later.with_current_of(&stats("waited", 1.0, 2.0)), later, "another activity");
         let mut unknown = stats("of a later version", 1.0, 2.0);
         unknown.grow(Duration::from_secs(5));
         assert_eq!(unknown, stats("of a later version", 1.0, 2.0));
