@@ -444,13 +444,9 @@ impl Reader {
 
     /// Refuses a sample that this thread has accessed if a part of it was found truncated.
     fn unless_torn(&self, sample: ReadSample) -> Result<ReadSample> {
-        match sample.check_whole() {
-            Ok(()) => Ok(sample),
-            Err(error) => {
-                self.damaged.fetch_add(1, Ordering::Relaxed);
-                Err(error)
-            }
-        }
+        let checked = sample.check_whole();
+        self.damaged.fetch_add(u64::from(checked.is_err()), Ordering::Relaxed);
+        checked.map(|()| sample)
     }
 
     fn read(&self, generation: u64, position: u64, entry: &SegmentEntry, id: SampleId) -> Result<ReadSample> {
