@@ -183,19 +183,11 @@ pub(crate) enum Reading {
 pub(crate) struct Delivered {
     /// Time of the sample by its generator's clock, in milliseconds since 1970.
     pub unix_ms: u64,
-    /// Its generation, its number among the samples for training there, and their number. `None` for a substitute.
-    pub place: Option<(u64, u64, u64)>,
-    /// Totals of the stream with this sample.
-    pub totals: Totals,
-}
-
-/// What a stream has delivered so far.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Totals {
-    pub samples: u64,
     pub bytes: u64,
-    /// The generation of the last sample.
-    pub generation: Option<u64>,
+    pub generation: u64,
+    /// Its number among the samples for training of its generation, and their number. `None` for a substitute.
+    pub place: Option<(u64, u64)>,
+    /// Epochs that the stream has finished.
     pub epochs: u64,
 }
 
@@ -207,9 +199,13 @@ pub(crate) struct StreamClock(Mutex<StreamState>);
 struct StreamState {
     watch: Stopwatch,
     coverage: Coverage,
-    totals: Totals,
-    /// Number of samples, and the sum of their ages in milliseconds.
-    ages: (u64, u64),
+    samples: u64,
+    bytes: u64,
+    /// Sum of the samples' ages in milliseconds.
+    age_ms: u64,
+    /// The generation of the last sample.
+    generation: Option<u64>,
+    epochs: u64,
     /// A moment by both clocks. Other moments are computed from it, which saves reading the second clock.
     wall: (Instant, u64),
 }
@@ -224,8 +220,11 @@ impl StreamClock {
         StreamClock(Mutex::new(StreamState {
             watch: Stopwatch::default(),
             coverage: Coverage::default(),
-            totals: Totals::default(),
-            ages: (0, 0),
+            samples: 0,
+            bytes: 0,
+            age_ms: 0,
+            generation: None,
+            epochs: 0,
             wall,
         }))
     }
@@ -259,10 +258,10 @@ impl StreamClock {
 
     /// Writes what is published of a stream into its process's report.
     pub fn fill(&self, report: &mut Report) {
-        let Totals { samples, bytes, generation, epochs } = lock(&self.0).totals;
-        (report.samples, report.bytes) = (samples, bytes);
-        (report.generation, report.epochs) = (generation, epochs);
         report.reading = Some(self.stats());
+        let state = lock(&self.0);
+        (report.samples, report.bytes) = (state.samples, state.bytes);
+        (report.generation, report.epochs) = (state.generation, state.epochs);
     }
 
     /// Returns the times and counts so far.
@@ -270,7 +269,6 @@ impl StreamClock {
         let state = lock(&self.0);
         let [waited_seconds, read_seconds, step_seconds] = state.watch.seconds();
         let Coverage { distinct, offered, reads, .. } = state.coverage;
-        let (samples, age_ms) = state.ages;
         let ratio = |part: u64, of: u64| (of > 0).then(|| part as f64 / of as f64);
         StreamStats {
             waited_seconds,
@@ -280,7 +278,7 @@ impl StreamClock {
             offered,
             share_read: ratio(distinct, offered),
             reads_per_sample: ratio(reads, distinct),
-            age_seconds: ratio(age_ms, samples).map(|ms| ms / 1e3),
+            age_seconds: ratio(state.age_ms, state.samples).map(|ms| ms / 1e3),
             now: state.watch.current.map_or("", |(activity, _)| READING[activity]).to_owned(),
         }
     }
@@ -293,10 +291,11 @@ impl StreamState {
             (self.wall, since) = ((now, crate::unix_ms()), Duration::ZERO);
         }
         let age = (self.wall.1 + since.as_millis() as u64).saturating_sub(sample.unix_ms);
-        self.ages = (self.ages.0 + 1, self.ages.1.saturating_add(age));
-        self.totals = sample.totals;
-        if let Some((generation, number, samples)) = sample.place {
-            self.coverage.count(generation, number, samples);
+        self.age_ms = self.age_ms.saturating_add(age);
+        (self.samples, self.bytes) = (self.samples + 1, self.bytes + sample.bytes);
+        (self.generation, self.epochs) = (Some(sample.generation), sample.epochs);
+        if let Some((number, samples)) = sample.place {
+            self.coverage.count(sample.generation, number, samples);
         }
     }
 }

@@ -110,6 +110,11 @@ pub struct ReadSample {
 }
 
 impl ReadSample {
+    /// Returns the bytes of its parts.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.len()).sum()
+    }
+
     /// Checks that the parts showed the contents of the file when they were accessed. Call it after the parts were
     /// used, because a file may be truncated while it is mapped.
     ///

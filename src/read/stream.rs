@@ -178,17 +178,17 @@ impl Stream {
         }
     }
 
-    fn pause(&self, wait: &mut Option<Retry>, what: &str, caller: &mut Caller<'_>) -> Result<()> {
+    fn pause(&mut self, wait: &mut Option<Retry>, what: &str, caller: &mut Caller<'_>) -> Result<()> {
         self.wait(wait, what).more(what, caller)
     }
 
     /// Pauses as [`Stream::pause`] does, after an error that may be transient.
-    fn pause_after(&self, wait: &mut Option<Retry>, error: Error, caller: &mut Caller<'_>) -> Result<()> {
+    fn pause_after(&mut self, wait: &mut Option<Retry>, error: Error, caller: &mut Caller<'_>) -> Result<()> {
         self.reader.close_some_segments(&error);
         self.wait(wait, &error.to_string()).after(error, caller)
     }
 
-    fn wait<'w>(&self, wait: &'w mut Option<Retry>, what: &str) -> &'w mut Retry {
+    fn wait<'w>(&mut self, wait: &'w mut Option<Retry>, what: &str) -> &'w mut Retry {
         self.reader.close_old();
         let ring = self.reader.ring();
         let new = || {

@@ -227,9 +227,8 @@ impl Stream {
         if step.slot == Slot::Padding || damage.is_some() && equal == Equal::Pad {
             sample = padding_sample(&sample, |name| self.options.pad_value_of(name))?;
         } else {
-            let bytes = sample.parts.iter().map(|part| part.len()).sum::<u64>();
-            self.progress.count(bytes);
-            self.delivery.largest = self.delivery.largest.max(bytes);
+            self.progress.end_wait();
+            self.delivery.largest = self.delivery.largest.max(sample.bytes());
         }
         let sample = Box::new(sample);
         Ok(Some(match damage {

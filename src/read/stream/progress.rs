@@ -11,7 +11,7 @@ use crate::read::shard::Share;
 use crate::read::{ReadSample, Reader};
 use crate::role::Role;
 use crate::run_log::{Epoch, RunLog, Turn};
-use crate::times::{Delivered, StreamClock, Totals};
+use crate::times::{Delivered, StreamClock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -270,10 +270,8 @@ pub(crate) struct Progress {
     heartbeat: Option<Heartbeat>,
     /// Measures the stream's times.
     pub(crate) clock: Arc<StreamClock>,
-    samples: u64,
-    bytes: u64,
     /// Whether the heartbeat reports a wait.
-    waits: AtomicBool,
+    waits: bool,
 }
 
 impl Progress {
@@ -288,9 +286,7 @@ impl Progress {
             reported: None,
             heartbeat: None,
             clock: Arc::new(StreamClock::new()),
-            samples: 0,
-            bytes: 0,
-            waits: AtomicBool::new(false),
+            waits: false,
         }
     }
 
@@ -344,28 +340,23 @@ impl Progress {
 
     /// Returns what is counted of a sample of the epoch that is being delivered.
     pub(crate) fn delivered(&self, sample: &ReadSample) -> Delivered {
-        let plan = self.delivered.as_ref().map(|(plan, _)| plan);
-        let plan = plan.filter(|plan| plan.epoch.generation == sample.generation);
-        let place = plan.map(|plan| (sample.generation, plan.served.before(sample.position), plan.epoch.samples));
-        let (samples, bytes, epochs) = (self.samples, self.bytes, self.finished);
-        let totals = Totals { samples, bytes, generation: Some(sample.generation), epochs };
-        Delivered { unix_ms: sample.unix_ms, place, totals }
+        let (unix_ms, generation) = (sample.unix_ms, sample.generation);
+        let plan = self.delivered.as_ref().map(|(plan, _)| plan).filter(|plan| plan.epoch.generation == generation);
+        let place = plan.map(|plan| (plan.served.before(sample.position), plan.epoch.samples));
+        Delivered { unix_ms, bytes: sample.bytes(), generation, place, epochs: self.finished }
     }
 
-    /// Counts a sample of `bytes` bytes, and ends the wait that the heartbeat reports.
-    pub(crate) fn count(&mut self, bytes: u64) {
-        self.samples += 1;
-        self.bytes += bytes;
-        if self.waits.load(Ordering::Relaxed) {
-            self.waits.store(false, Ordering::Relaxed);
+    /// Ends the wait that the heartbeat reports.
+    pub(crate) fn end_wait(&mut self) {
+        if std::mem::take(&mut self.waits) {
             self.heartbeat.iter().for_each(|heartbeat| heartbeat.report(|report| report.doing.clear()));
         }
     }
 
     /// Reports in the heartbeat what the stream waits for.
-    pub(crate) fn report_waiting(&self, what: &str) {
+    pub(crate) fn report_waiting(&mut self, what: &str) {
         if let Some(heartbeat) = &self.heartbeat {
-            self.waits.store(true, Ordering::Relaxed);
+            self.waits = true;
             heartbeat.report(|report| report.doing = format!("waiting for {what}"));
         }
     }
