@@ -139,10 +139,9 @@ impl RunMembership {
         if !self.is_named && self.replay.is_none() {
             self.log = self.reader.ring().run(run)?;
             // Reads how often the run's generation was already read.
-            self.log
-                .epochs()
-                .map(drop)
-                .unwrap_or_else(|error| tracing::debug!(%error, "cannot read the log of the run"));
+            if let Err(error) = self.log.epochs() {
+                tracing::debug!(%error, "cannot read the log of the run");
+            }
         }
         Ok(())
     }
@@ -189,14 +188,18 @@ impl RunMembership {
         }
     }
 
-    /// Logs the epoch of the loaded state, with which the log of a new run begins.
-    fn log_resumed(&mut self) {
-        log_epoch(&self.log, self.resumed.take());
-    }
-
     /// Logs the epoch that is not logged yet.
     fn log_unlogged(&mut self) {
-        log_epoch(&self.log, self.unlogged.take());
+        let unlogged = self.unlogged.take();
+        self.log_epoch(unlogged);
+    }
+
+    fn log_epoch(&self, epoch: Option<(u64, Epoch)>) {
+        if let Some((k, epoch)) = epoch
+            && let Err(error) = self.log.decide(k, &epoch)
+        {
+            tracing::debug!(%error, "cannot log an epoch of the run");
+        }
     }
 
     /// Notes that the stream begins to deliver the epoch of `plan`.
@@ -247,13 +250,6 @@ impl RunMembership {
     }
 }
 
-fn log_epoch(log: &RunLog, epoch: Option<(u64, Epoch)>) {
-    if let Some((k, epoch)) = epoch {
-        let decided = log.decide(k, &epoch);
-        decided.map(drop).unwrap_or_else(|error| tracing::debug!(%error, "cannot log an epoch of the run"));
-    }
-}
-
 /// What a stream has delivered, and what it has reported to other processes.
 pub(crate) struct Progress {
     pub(crate) run: RunMembership,
@@ -300,7 +296,9 @@ impl Progress {
             self.run.warn_if_read_before();
         }
         self.current = first.unwrap_or(self.current);
-        self.run.log_resumed();
+        // The log of a new run begins with the epoch of the loaded state.
+        let resumed = self.run.resumed.take();
+        self.run.log_epoch(resumed);
         Ok(first)
     }
 
@@ -316,7 +314,7 @@ impl Progress {
         let refresh = move |report: &mut Report| clock.fill(report);
         self.heartbeat = Some(Heartbeat::start_with(index, &ring.me, Role::Reader, lease, refresh, look));
         // A stream that resumes in the middle of an epoch needs its generation from now on.
-        self.report().unwrap_or_else(|error| tracing::debug!(%error, "cannot log this worker's epoch"));
+        self.try_report();
     }
 
     /// Notes that the next step to deliver belongs to `plan`.
@@ -325,12 +323,8 @@ impl Progress {
             (self.current, self.finished) = (plan.number, plan.nth);
             self.run.begin_epoch(plan);
             self.delivered = Some((plan.clone(), 0));
-            self.report().unwrap_or_else(|error| tracing::debug!(%error, "cannot log this worker's epoch"));
         }
-        if self.arrived != Some(self.current) {
-            // The report was not due when the epoch began.
-            self.report().unwrap_or_else(|error| tracing::debug!(%error, "cannot log this worker's epoch"));
-        }
+        self.try_report(); // also later, if it was not due when the epoch began
     }
 
     /// Notes that step `number` of `plan` was delivered.
@@ -388,16 +382,21 @@ impl Progress {
         Ok(())
     }
 
-    /// Logs the same at the end of the stream, even if it is not due.
-    pub(crate) fn report_end(&mut self) {
-        self.reported = None;
+    /// Logs the epoch as [`Progress::report`] does. An error is ignored.
+    fn try_report(&mut self) {
         self.report().unwrap_or_else(|error| tracing::debug!(%error, "cannot log this worker's epoch"));
     }
 
-    /// Logs the epoch as [`Progress::report`] does, after a state was loaded.
+    /// Logs the epoch at the end of the stream, even if it is not due.
+    pub(crate) fn report_end(&mut self) {
+        self.reported = None;
+        self.try_report();
+    }
+
+    /// Logs the epoch after a state was loaded.
     pub(crate) fn report_loaded(&mut self) {
         if self.heartbeat.is_some() {
-            self.report().unwrap_or_else(|error| tracing::debug!(%error, "cannot log this worker's epoch"));
+            self.try_report();
         }
     }
 
