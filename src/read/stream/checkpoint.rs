@@ -150,7 +150,7 @@ impl Stream {
                 let delivered = state.step.saturating_mul(state.world);
                 (state.place.after(epoch.samples, delivered, std::iter::empty()), 0)
             };
-            let plan = self.schedule.resume(state.number, epoch, place, step)?;
+            let plan = self.schedule.begin(state.number, epoch, place, step)?;
             self.progress.delivered = plan.map(|plan| (plan, step));
         }
         self.progress.report_loaded();

@@ -11,7 +11,7 @@ use crate::read::Reader;
 use crate::read::checkpoint::Remaining;
 use crate::read::epoch_policy::{Choice, Policy};
 use crate::read::producer_status::ProducerStatus;
-use crate::read::shard::{Equal, Slot};
+use crate::read::shard::Equal;
 use crate::read::shuffle::Order;
 use crate::run_log::Epoch;
 use crate::unix_ms;
@@ -88,11 +88,11 @@ impl Schedule {
         self.policy = Policy::new(self.generators.clone(), self.options.repeat);
     }
 
-    /// Plans epoch `number` from `place` and `step` on. Returns `None` if the epoch is skipped.
+    /// Begins to plan epoch `number`, from `place` and `step` on. Returns `None` if the epoch is skipped.
     ///
     /// # Errors
     /// As [`Schedule::plan_of`].
-    pub(crate) fn resume(
+    pub(crate) fn begin(
         &mut self,
         number: u64,
         epoch: Epoch,
@@ -121,28 +121,6 @@ impl Schedule {
         self.policy.good();
     }
 
-    /// Returns the next step of the epoch that is being planned; `None` if the epoch is complete.
-    fn next_step(&mut self) -> Option<(Arc<Plan>, u64, Slot)> {
-        let (plan, number) = self.planning.clone()?;
-        let slot = plan.slot(self.options.share, number, self.options.equal).filter(|_| !self.is_abandoned(&plan));
-        if slot.is_none() {
-            (self.planning, self.next_epoch) = (None, plan.number + 1);
-        }
-        slot.map(|slot| (plan, number, slot))
-    }
-
-    /// Notes that the next step was planned.
-    fn advance(&mut self) {
-        if let Some((_, number)) = &mut self.planning {
-            *number += 1;
-        }
-    }
-
-    /// Returns whether all epochs that the options ask for are planned.
-    fn is_complete(&self) -> bool {
-        self.options.epochs.is_some_and(|epochs| self.begun >= epochs)
-    }
-
     /// Decides about the next epoch. `is_drained`: all planned steps are delivered.
     fn plan_epoch(&mut self, run: &RunMembership, is_drained: bool) -> Result<Planned> {
         if !is_drained && self.looked.is_some_and(|looked| looked.elapsed() < self.reader.ring().settings.poll) {
@@ -160,13 +138,9 @@ impl Schedule {
                 Choice::Wait(what) => return Ok(Planned::Wait(what)),
             },
         };
-        let plan = self.plan_of(k, epoch, Remaining::default())?;
+        self.begin(k, epoch, Remaining::default(), 0)?;
         self.looked = None;
         self.policy.begin();
-        match plan {
-            Some(plan) => (self.planning, self.begun) = (Some((Arc::new(plan), 0)), self.begun + 1),
-            None => self.next_epoch += 1,
-        }
         Ok(Planned::Nothing)
     }
 
@@ -337,17 +311,21 @@ impl Stream {
     }
 
     fn plan_step(&mut self) -> Result<Planned> {
-        if self.schedule.plan().is_none() {
-            return self.plan_epoch();
-        }
-        let Some((plan, number, slot)) = self.schedule.next_step() else { return Ok(Planned::Nothing) };
+        let Some((plan, number)) = self.schedule.planning.clone() else { return self.plan_epoch() };
+        let slot = plan.slot(self.options.share, number, self.options.equal);
+        let Some(slot) = slot.filter(|_| !self.schedule.is_abandoned(&plan)) else {
+            (self.schedule.planning, self.schedule.next_epoch) = (None, plan.number + 1);
+            return Ok(Planned::Nothing);
+        };
         self.delivery.push(plan, number, slot)?;
-        self.schedule.advance();
+        if let Some((_, next)) = &mut self.schedule.planning {
+            *next += 1;
+        }
         Ok(Planned::Step)
     }
 
     fn plan_epoch(&mut self) -> Result<Planned> {
-        if self.schedule.is_complete() {
+        if self.options.epochs.is_some_and(|epochs| self.schedule.begun >= epochs) {
             return Ok(Planned::End);
         }
         let is_drained = self.delivery.queue.is_empty();
