@@ -54,22 +54,18 @@ impl Heartbeat {
         let thread = std::thread::Builder::new().name("ringreel-heartbeat".into()).spawn({
             let (store, member, shared) = (store.clone(), member.to_owned(), shared.clone());
             move || {
-                let mut number = 1;
                 also(&*store);
-                let mut stopped = shared.stopped.lock().unwrap_or_else(PoisonError::into_inner);
-                while !*stopped {
+                for number in 2.. {
                     // After a failure it tries again soon, so that a store that is reachable again
                     // soon lists all members as alive.
                     let pause = lease / if heard { BEATS_PER_LEASE } else { TRIES_PER_LEASE };
-                    let waited = shared.wake.wait_timeout(stopped, pause).unwrap_or_else(PoisonError::into_inner);
-                    stopped = waited.0;
-                    if !*stopped && waited.1.timed_out() {
-                        drop(stopped);
-                        number += 1;
-                        heard = beat(&*store, &member, number, &shared);
-                        also(&*store);
-                        stopped = shared.stopped.lock().unwrap_or_else(PoisonError::into_inner);
+                    let stopped = shared.stopped.lock().unwrap_or_else(PoisonError::into_inner);
+                    let waited = shared.wake.wait_timeout_while(stopped, pause, |stopped| !*stopped);
+                    if *waited.unwrap_or_else(PoisonError::into_inner).0 {
+                        return;
                     }
+                    heard = beat(&*store, &member, number, &shared);
+                    also(&*store);
                 }
             }
         });
