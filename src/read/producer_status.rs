@@ -22,6 +22,8 @@ const FAILURE_IS_NEWS_MS: u64 = 60_000;
 /// Status of the generators, kept up to date by the thread of the reader's heartbeat.
 pub struct ProducerStatus {
     state: Mutex<State>,
+    /// How long the generators' reports are reused.
+    pause: Duration,
 }
 
 struct State {
@@ -33,17 +35,14 @@ struct State {
     last: Instant,
     /// Whether a generator was ever seen alive.
     ever: bool,
-    /// Whether a check of the members has succeeded.
-    known: bool,
     /// Why the index did not answer the last check.
     away: Option<String>,
     /// When the last successful check was.
     looked: Option<Instant>,
     /// The last failure of a generator.
     failure: Option<Failure>,
-    /// When the generators' reports were last read, and how long they are reused.
+    /// When the generators' reports were last read.
     asked: Option<Instant>,
-    pause: Duration,
 }
 
 impl ProducerStatus {
@@ -66,21 +65,18 @@ impl ProducerStatus {
 
     /// Creates an empty status. A generator without a heartbeat for `lease` is considered dead.
     pub fn new(lease: Duration) -> ProducerStatus {
-        let (watch, last) = (FailureDetector::new(lease), Instant::now());
-        let state = State {
-            watch,
+        let state = Mutex::new(State {
+            watch: FailureDetector::new(lease),
             reports: HashMap::new(),
             living: Vec::new(),
-            last,
+            last: Instant::now(),
             ever: false,
-            known: false,
             away: None,
             looked: None,
             failure: None,
             asked: None,
-            pause: lease / 4,
-        };
-        ProducerStatus { state: Mutex::new(state) }
+        });
+        ProducerStatus { state, pause: lease / 4 }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -89,18 +85,17 @@ impl ProducerStatus {
 
     /// Checks which generators are alive. While the index is unreachable, those that were alive stay so.
     pub fn look(&self, store: &dyn Membership) {
-        let members = {
-            let mut state = self.lock();
-            if let Err(error) = state.watch.look_at_once(store) {
-                tracing::debug!(%error, "cannot read the generators' heartbeats");
-                if !state.living.is_empty() {
-                    state.last = Instant::now();
-                }
-                state.away = Some(error.to_string());
-                return;
+        let mut state = self.lock();
+        if let Err(error) = state.watch.look_at_once(store) {
+            tracing::debug!(%error, "cannot read the generators' heartbeats");
+            if !state.living.is_empty() {
+                state.last = Instant::now();
             }
-            state.watch.listed()
-        };
+            state.away = Some(error.to_string());
+            return;
+        }
+        let members = state.watch.listed();
+        drop(state);
         let mut reports = HashMap::new();
         for (name, beat) in members {
             // A member's role never changes. The rest of a report is read again when it is needed.
@@ -110,39 +105,29 @@ impl ProducerStatus {
             }
         }
         let mut state = self.lock();
-        let mut living: Vec<String> = Vec::new();
-        for (name, (_, report)) in &reports {
-            if Role::parse(&report.role) == Some(Role::Generator) && !state.watch.is_dead(name) {
-                living.push(name.clone());
-            }
-        }
+        let generators = reports.iter().filter(|(_, (_, report))| Role::parse(&report.role) == Some(Role::Generator));
+        let mut living: Vec<String> = generators.map(|(name, _)| name.clone()).collect();
+        living.retain(|name| !state.watch.is_dead(name));
         living.sort();
         if !living.is_empty() {
             (state.last, state.ever) = (Instant::now(), true);
         }
-        (state.reports, state.living, state.known, state.looked) = (reports, living, true, Some(Instant::now()));
-        state.away = None;
+        (state.reports, state.living, state.away, state.looked) = (reports, living, None, Some(Instant::now()));
     }
 
     /// Checks which generators are alive, unless that was done in the last 5/8 of a lease. (A check costs a file
     /// server more than a heartbeat.)
     pub fn keep_up(&self, store: &dyn Membership) {
-        let (looked, pause) = {
-            let state = self.lock();
-            (state.looked, state.pause)
-        };
-        if looked.is_none_or(|looked| looked.elapsed() > pause * 5 / 2) {
+        let looked = self.lock().looked;
+        if looked.is_none_or(|looked| looked.elapsed() > self.pause * 5 / 2) {
             self.look(store);
         }
     }
 
     /// Reads the reports of live generators, and the last failure, at most once per pause.
     fn ask(&self, store: &dyn CoordinationStore) {
-        let (stale, pause) = {
-            let state = self.lock();
-            (state.asked, state.pause)
-        };
-        if stale.is_some_and(|asked| asked.elapsed() < pause) {
+        let asked = self.lock().asked;
+        if asked.is_some_and(|asked| asked.elapsed() < self.pause) {
             return;
         }
         self.look(store);
@@ -172,15 +157,12 @@ impl ProducerStatus {
     /// alive at the last check.
     pub fn missing_for(&self, store: &dyn Membership) -> Duration {
         let looked = self.lock().looked;
-        if looked.is_none_or(|looked| looked.elapsed() > self.lock().pause) {
+        if looked.is_none_or(|looked| looked.elapsed() > self.pause) {
             self.look(store);
         }
         let state = self.lock();
-        if state.known && state.away.is_none() && state.living.is_empty() {
-            state.last.elapsed()
-        } else {
-            Duration::ZERO
-        }
+        let is_missing = state.looked.is_some() && state.away.is_none() && state.living.is_empty();
+        if is_missing { state.last.elapsed() } else { Duration::ZERO }
     }
 
     /// Returns whether a generator was seen alive since this process started.
@@ -199,7 +181,7 @@ impl ProducerStatus {
         let state = self.lock();
         let mut words = if let Some(why) = &state.away {
             format!("it is not known whether generators are alive ({why})")
-        } else if !state.known {
+        } else if state.looked.is_none() {
             "it is not known whether generators are alive".to_owned()
         } else if state.living.is_empty() {
             format!("no generator is alive (for {:.0} s)", state.last.elapsed().as_secs_f64())
