@@ -249,7 +249,7 @@ impl Reader {
     }
 
     /// Waits for a ring and for all samples that it holds out. Returns the reader and the result of
-    /// [`Reader::held_out`]. `tell` is as in [`Reader::wait_for`].
+    /// [`Ring::held_out_samples`]. `tell` is as in [`Reader::wait_for`].
     ///
     /// # Errors
     /// [`Error::RingMismatch`] if the ring holds out no samples; else as [`Reader::wait_for`].
@@ -365,14 +365,6 @@ impl Reader {
     /// [`Error::RingNotFound`] if there is no such generation yet; filesystem errors.
     pub fn newest(&self) -> Result<Arc<Manifest>> {
         self.newest_filled()?.ok_or_else(|| Error::RingNotFound { path: self.ring.layout.root().to_owned() })
-    }
-
-    /// Returns the held-out samples that are readable so far, oldest first: generations, and positions in them.
-    ///
-    /// # Errors
-    /// As [`Ring::held_out_samples`].
-    pub fn held_out(&self) -> Result<Vec<Positions>> {
-        self.ring.held_out_samples()
     }
 
     /// Returns the generations that still exist, oldest first: those within KEEP, and those with held-out samples. A

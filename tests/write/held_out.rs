@@ -49,7 +49,7 @@ fn numbers(reader: &Reader, generation: u64, positions: std::ops::Range<u64>) ->
 
 fn held_out(reader: &Reader) -> Vec<u64> {
     let mut all = Vec::new();
-    for (manifest, positions) in reader.held_out().unwrap() {
+    for (manifest, positions) in reader.ring().held_out_samples().unwrap() {
         all.extend(numbers(reader, manifest.summary.generation, positions));
     }
     all
@@ -183,7 +183,9 @@ fn ring_without_validation_split_is_unchanged() {
     for config in [&without, &zero] {
         let reader = Reader::open(config).unwrap();
         assert_eq!(there(config), [3, 4]);
-        assert!(reader.held_out().unwrap().is_empty() && reader.ring().kept_for_ever().unwrap().is_empty());
+        assert!(
+            reader.ring().held_out_samples().unwrap().is_empty() && reader.ring().kept_for_ever().unwrap().is_empty()
+        );
         assert_eq!(reader.ring().training(&reader.newest().unwrap()), 0..4);
         let refused = Reader::wait_for_held_out(config, None, &never, &mut |_| {}).err().unwrap();
         assert!(refused.to_string().contains("made without VALIDATION"), "{refused}");
@@ -219,7 +221,7 @@ fn held_out_samples_count_towards_the_budget() {
 fn unreadable_held_out_samples_count_as_damaged() {
     let (_dir, config) = six_held_out(0..40);
     let reader = Reader::open(&config).unwrap();
-    let (manifest, _) = reader.held_out().unwrap().remove(0);
+    let (manifest, _) = reader.ring().held_out_samples().unwrap().remove(0);
     fs::remove_file(config.ring.join("read.1").join(manifest.segments[2].file())).unwrap();
     let error = reader.sample(&manifest, 2).unwrap_err();
     assert!(matches!(error, Error::Damaged { generation: 1, position: 2, .. }), "{error}");
@@ -328,7 +330,7 @@ fn damaged_held_out_sample_is_counted_and_named() {
     assert!(code == Some(1) && text.contains("000001.rec"), "{text}");
     // A reader finds the damage, and `status` shows it.
     let reader = Reader::open(&config).unwrap();
-    let (manifest, positions) = reader.held_out().unwrap().remove(0);
+    let (manifest, positions) = reader.ring().held_out_samples().unwrap().remove(0);
     assert_eq!(positions.filter(|position| reader.sample(&manifest, *position).is_err()).collect::<Vec<_>>(), [1]);
     let (_, text) = run(&["status"]);
     assert!(text.contains("held out   5 of 6 samples readable, 1 damaged"), "{text}");
