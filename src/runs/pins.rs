@@ -52,12 +52,17 @@ impl Ring {
         !pins.living.is_empty() || !pins.graced.is_empty()
     }
 
-    /// Records which workers were found dead when pins were last determined.
+    /// Records which workers were found dead when pins were last determined, and removes the notes that no longer
+    /// count.
     pub(crate) fn note_new_deaths(&self) -> Result<()> {
         let mut pins = self.steps.pins.lock().unwrap_or_else(PoisonError::into_inner);
         let unnoted = std::mem::take(&mut pins.unnoted);
         drop(pins);
-        self.note_deaths(unnoted)
+        for Obituary { folder, died, past } in unnoted {
+            died.iter().try_for_each(|note| self.coordination.add_note(&folder, note, "").map(drop))?;
+            past.iter().try_for_each(|note| self.coordination.remove_note(&folder, note))?;
+        }
+        Ok(())
     }
 
     /// Returns the pinned generations for which there is room besides the next one. Over budget, gives up the oldest,
@@ -97,14 +102,5 @@ impl Ring {
             );
         }
         Ok(kept)
-    }
-
-    /// Records which workers were found dead, and removes the notes that no longer count.
-    fn note_deaths(&self, obituaries: Vec<Obituary>) -> Result<()> {
-        for Obituary { folder, died, past } in obituaries {
-            died.iter().try_for_each(|note| self.coordination.add_note(&folder, note, "").map(drop))?;
-            past.iter().try_for_each(|note| self.coordination.remove_note(&folder, note))?;
-        }
-        Ok(())
     }
 }
