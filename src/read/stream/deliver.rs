@@ -63,11 +63,12 @@ impl Delivery {
         Ok(())
     }
 
-    /// Returns whether one more step might exceed the limits of the prefetch. The size of a compressed sample is
-    /// unknown until one was read.
-    pub(crate) fn is_enough(&self) -> bool {
+    /// Returns whether `most` steps are planned, or one more might exceed the limits of the prefetch. The size of a
+    /// compressed sample is unknown until one was read.
+    pub(crate) fn is_enough(&self, most: usize) -> bool {
         let unknown = self.largest == 0 && self.queued_bytes > 0;
-        unknown || self.queued_bytes + self.largest > self.options.prefetch_bytes || self.queue.len() >= MOST_AHEAD
+        let full = unknown || self.queued_bytes + self.largest > self.options.prefetch_bytes;
+        !self.queue.is_empty() && (full || self.queue.len() >= most.min(MOST_AHEAD))
     }
 
     /// Appends a step and starts to prefetch its sample.

@@ -286,25 +286,20 @@ impl Stream {
     /// Plans steps until enough are planned for now, or until no more can be. Returns the reason.
     pub(crate) fn plan_ahead(&mut self) -> Result<Planned> {
         let most = self.delivery.queue.len() + AT_ONCE;
-        loop {
-            if !self.delivery.queue.is_empty() && (self.delivery.queue.len() >= most || self.delivery.is_enough()) {
-                return Ok(Planned::Nothing);
-            }
+        while !self.delivery.is_enough(most) {
             match self.plan_step()? {
                 Planned::Step | Planned::Nothing => {}
                 over => return Ok(over),
             }
         }
+        Ok(Planned::Nothing)
     }
 
     /// Plans more steps of the same epoch, so that they are prefetched while the consumer uses the sample that it
     /// just got.
     pub(crate) fn top_up(&mut self) {
         let most = self.delivery.queue.len() + AT_ONCE;
-        while self.delivery.pool.is_some()
-            && self.schedule.plan().is_some()
-            && (self.delivery.queue.is_empty() || self.delivery.queue.len() < most && !self.delivery.is_enough())
-        {
+        while self.delivery.pool.is_some() && self.schedule.plan().is_some() && !self.delivery.is_enough(most) {
             // An error occurs again at the next attempt to plan.
             let Ok(Planned::Step) = self.plan_step() else { break };
         }
