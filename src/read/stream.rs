@@ -140,7 +140,7 @@ impl Stream {
                         self.progress.report_end();
                         return Ok(None);
                     }
-                    Ok(Planned::Wait(what)) => self.pause(&mut wait, &what, caller)?,
+                    Ok(Planned::Wait(what)) => self.wait(&mut wait, &what).more(&what, caller)?,
                     Ok(_) => {}
                     // The server of the index or of the files does not answer.
                     Err(error) if error.is_retryable() => self.pause_after(&mut wait, error, caller)?,
@@ -171,18 +171,14 @@ impl Stream {
     /// Ends the epoch that was being delivered.
     fn end_epoch(&mut self) {
         self.progress.end_epoch();
-        if self.delivery.queue.is_empty()
-            && let Some((begun, next)) = self.schedule.between_epochs()
-        {
-            self.progress.skip_to(begun, next);
+        if self.delivery.queue.is_empty() && self.schedule.plan().is_none() {
+            // Epochs without a step for this worker count, too.
+            self.progress.finished = self.progress.finished.max(self.schedule.begun);
+            self.progress.current = self.progress.current.max(self.schedule.next_epoch);
         }
     }
 
-    fn pause(&mut self, wait: &mut Option<Retry>, what: &str, caller: &mut Caller<'_>) -> Result<()> {
-        self.wait(wait, what).more(what, caller)
-    }
-
-    /// Pauses as [`Stream::pause`] does, after an error that may be transient.
+    /// Pauses after an error that may be transient.
     fn pause_after(&mut self, wait: &mut Option<Retry>, error: Error, caller: &mut Caller<'_>) -> Result<()> {
         self.reader.close_some_segments(&error);
         self.wait(wait, &error.to_string()).after(error, caller)

@@ -187,7 +187,7 @@ impl Stream {
                     return Err(error);
                 }
                 done => {
-                    self.progress.deliver(step.plan, step.number);
+                    self.progress.delivered = Some((step.plan, step.number + 1));
                     return done;
                 }
             }
@@ -210,7 +210,7 @@ impl Stream {
                         generation,
                         "generation reclaimed during the epoch; continuing with the newest generation"
                     );
-                    self.schedule.abandon(plan);
+                    self.schedule.abandoned = Some(plan.number);
                     return Ok(None);
                 }
                 if self.delivery.warned.replace(plan.number) != Some(plan.number) {
@@ -224,7 +224,7 @@ impl Stream {
             }
             Err(error) => return Err(error),
         };
-        self.schedule.note_readable();
+        self.schedule.policy.good();
         if step.slot == Slot::Padding || damage.is_some() && equal == Equal::Pad {
             sample = padding_sample(&sample, |name| self.options.pad_value_of(name))?;
         } else {

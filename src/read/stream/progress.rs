@@ -327,11 +327,6 @@ impl Progress {
         self.try_report(); // also later, if it was not due when the epoch began
     }
 
-    /// Notes that step `number` of `plan` was delivered.
-    pub(crate) fn deliver(&mut self, plan: Arc<Plan>, number: u64) {
-        self.delivered = Some((plan, number + 1));
-    }
-
     /// Returns what is counted of a sample of the epoch that is being delivered.
     pub(crate) fn delivered(&self, sample: &ReadSample) -> Delivered {
         let (unix_ms, generation) = (sample.unix_ms, sample.generation);
@@ -360,13 +355,6 @@ impl Progress {
         if let Some((plan, _)) = self.delivered.take() {
             (self.current, self.finished) = (plan.number + 1, plan.nth + 1);
         }
-    }
-
-    /// Notes that `begun` epochs have ended and that number `next` comes next: epochs without a step for this worker
-    /// count, too.
-    pub(crate) fn skip_to(&mut self, begun: u64, next: u64) {
-        self.finished = self.finished.max(begun);
-        self.current = self.current.max(next);
     }
 
     /// Logs the epoch at which this worker is, if that is due.

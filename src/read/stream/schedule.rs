@@ -37,15 +37,15 @@ pub(crate) struct Schedule {
     reader: Arc<Reader>,
     options: Arc<StreamOptions>,
     pub(crate) generators: Arc<ProducerStatus>,
-    policy: Policy,
+    pub(crate) policy: Policy,
     /// The epoch that is being planned, and its next step.
     planning: Option<(Arc<Plan>, u64)>,
     /// The next epoch to plan.
     pub(crate) next_epoch: u64,
     /// Epochs that are planned completely or are being planned.
-    begun: u64,
-    /// An epoch of which no more steps are delivered.
-    abandoned: Option<u64>,
+    pub(crate) begun: u64,
+    /// An epoch of which no more steps are planned or delivered.
+    pub(crate) abandoned: Option<u64>,
     /// A generation within KEEP whose directory is not visible, and since when.
     unseen: Option<(u64, Instant)>,
     /// When the next epoch was last looked up before the current one ended.
@@ -76,11 +76,6 @@ impl Schedule {
         self.planning.as_ref().map(|(plan, _)| plan)
     }
 
-    /// Returns the number of epochs planned so far and the number of the next one, if no epoch is being planned.
-    pub(crate) fn between_epochs(&self) -> Option<(u64, u64)> {
-        self.planning.is_none().then_some((self.begun, self.next_epoch))
-    }
-
     /// Makes epoch `number` the next one, after `finished` others, as a loaded state says.
     pub(crate) fn restart(&mut self, finished: u64, number: u64) {
         (self.planning, self.abandoned, self.looked) = (None, None, None);
@@ -107,18 +102,8 @@ impl Schedule {
         Ok(plan)
     }
 
-    /// Stops planning steps of the epoch.
-    pub(crate) fn abandon(&mut self, plan: &Plan) {
-        self.abandoned = Some(plan.number);
-    }
-
     pub(crate) fn is_abandoned(&self, plan: &Plan) -> bool {
         self.abandoned == Some(plan.number)
-    }
-
-    /// Notes that a sample of the epoch could be read.
-    pub(crate) fn note_readable(&mut self) {
-        self.policy.good();
     }
 
     /// Decides about the next epoch. `is_drained`: all planned steps are delivered.
