@@ -7,23 +7,23 @@
 //! | `verified` | which samples' checksums were already verified |
 //! | [`shard`] | the positions of each worker |
 //! | [`stream`] | one epoch after the other, for one worker |
-//! | [`epoch_policy`] | which generation an epoch is read from |
+//! | `epoch_policy` | which generation an epoch is read from |
 //! | [`shuffle`] | the order in which an epoch's samples are read |
 //! | [`checkpoint`] | the state of a stream, and how another stream resumes from it |
-//! | [`producer_status`] | which generators are alive, and why the last one failed |
+//! | `producer_status` | which generators are alive, and why the last one failed |
 //! | [`leave_out`] | the samples that a stream leaves out |
 //! | `retry` | pauses between attempts |
-//! | [`padding`] | padding samples, which equalise the number of steps |
+//! | `padding` | padding samples, which equalise the number of steps |
 //!
 //! A listed sample that cannot be read is an error that says why; the reader stays usable.
 
 pub mod batch;
 pub mod checkpoint;
-pub mod epoch_policy;
+mod epoch_policy;
 pub mod leave_out;
 mod missing;
-pub mod padding;
-pub mod producer_status;
+mod padding;
+mod producer_status;
 mod retry;
 pub mod shard;
 pub mod shuffle;

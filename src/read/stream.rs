@@ -1,6 +1,6 @@
 //! A stream: this worker's share of one epoch after the other. An epoch is a pass over one generation. At its end the
 //! newest generation follows; if there is none newer, the stream reads the same one again or waits, as the policy
-//! decides ([`crate::read::epoch_policy`]).
+//! decides (`epoch_policy`).
 //!
 //! Workers of one *run* read the same sequence of generations ([`crate::runs`]), in the same order of samples, and,
 //! if the options ask for it, with the same number of steps. Threads prefetch the planned steps; their number does
