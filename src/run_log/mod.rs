@@ -26,7 +26,7 @@ use crate::error::{Error, Result};
 use crate::layout::parse_number;
 use crate::random::random_u32;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -93,15 +93,21 @@ pub struct Turn {
 pub struct RunLog {
     coordination: Arc<dyn CoordinationStore>,
     name: String,
-    known: Mutex<BTreeMap<u64, Epoch>>,
-    /// Epochs that this process recorded, oldest first.
-    written: Mutex<VecDeque<u64>>,
+    state: Mutex<State>,
+}
+
+/// What this process knows of a run.
+#[derive(Debug, Default)]
+struct State {
+    known: BTreeMap<u64, Epoch>,
+    /// Epochs that this process recorded.
+    written: BTreeSet<u64>,
     /// When the run was last noted as active.
-    listed: Mutex<Option<Instant>>,
+    listed: Option<Instant>,
     /// For each worker of this process: its last recorded position, and the stream that recorded it.
-    arrived: Mutex<HashMap<u64, (String, u64)>>,
+    arrived: HashMap<u64, (String, u64)>,
     /// Since when workers that have not joined are waited for.
-    absent_since: Mutex<Option<Instant>>,
+    absent_since: Option<Instant>,
 }
 
 impl RunLog {
@@ -115,21 +121,12 @@ impl RunLog {
                 "{name:?} cannot be the name of a run: 1 to 100 letters, digits, dots, hyphens and underscores"
             )));
         }
-        Ok(RunLog {
-            coordination,
-            name: name.to_owned(),
-            known: Mutex::default(),
-            written: Mutex::default(),
-            listed: Mutex::default(),
-            arrived: Mutex::default(),
-            absent_since: Mutex::default(),
-        })
+        Ok(RunLog { coordination, name: name.to_owned(), state: Mutex::default() })
     }
 
     /// Returns how long workers that have not joined have been waited for, from the first call on.
     pub(crate) fn absence(&self) -> Duration {
-        let mut since = self.absent_since.lock().unwrap_or_else(PoisonError::into_inner);
-        since.get_or_insert_with(Instant::now).elapsed()
+        self.lock().absent_since.get_or_insert_with(Instant::now).elapsed()
     }
 
     /// Creates a name for the run of a stream that takes part in no named run.
@@ -161,7 +158,7 @@ impl RunLog {
     /// # Errors
     /// The index is unreachable.
     pub fn epoch(&self, k: u64) -> Result<Option<Epoch>> {
-        if let Some(known) = self.lock_known().get(&k) {
+        if let Some(known) = self.lock().known.get(&k) {
             return Ok(Some(known.clone()));
         }
         let epoch =
@@ -184,7 +181,7 @@ impl RunLog {
         let text = serde_json::to_string(epoch).map_err(|error| Error::Coordination(error.to_string()))?;
         let stands = self.agree(&self.epochs_folder(), &k.to_string(), &text, read_epoch)?;
         self.remember(k, &stands);
-        self.written.lock().unwrap_or_else(PoisonError::into_inner).push_back(k);
+        self.lock().written.insert(k);
         Ok(stands)
     }
 
@@ -201,29 +198,23 @@ impl RunLog {
             .ok_or_else(|| Error::Coordination(format!("{place}: the note {folder}/{name} is unreadable: remove it")))
     }
 
-    fn lock_known(&self) -> MutexGuard<'_, BTreeMap<u64, Epoch>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Remembers epoch `k` in this process, whether it is recorded or not.
     pub fn remember(&self, k: u64, epoch: &Epoch) {
-        self.lock_known().insert(k, epoch.clone());
+        self.lock().known.insert(k, epoch.clone());
     }
 
     /// Forgets the epochs before `first`, and removes the notes that this process wrote of them.
     fn forget_before(&self, first: u64) -> Result<()> {
-        let mut known = self.lock_known();
-        if known.first_key_value().is_some_and(|(k, _)| *k < first) {
-            *known = known.split_off(&first);
-        }
-        drop(known);
-        let mut past = vec![first - 1];
-        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        while written.front().is_some_and(|k| *k < first) {
-            past.extend(written.pop_front());
-        }
-        drop(written);
-        past.dedup();
+        let mut state = self.lock();
+        state.known = state.known.split_off(&first);
+        let kept = state.written.split_off(&first);
+        let mut past = std::mem::replace(&mut state.written, kept);
+        drop(state);
+        past.insert(first - 1);
         past.iter().try_for_each(|k| self.coordination.remove_note(&self.epochs_folder(), &k.to_string()))
     }
 
@@ -234,18 +225,17 @@ impl RunLog {
     /// The index is unreachable or read-only.
     pub fn arrive(&self, worker: u64, k: u64, member: &str, ticket: u64) -> Result<()> {
         // Noted once, and again at intervals, in case another process took the run for ended.
-        let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        let listed = self.lock().listed;
         if listed.is_none_or(|listed| listed.elapsed() > LISTED_FOR) {
             self.coordination.add_note(RUNS, &self.name, "")?;
-            *listed = Some(Instant::now());
+            self.lock().listed = Some(Instant::now());
         }
-        drop(listed);
         let name = format!("at.{worker}.{k}.{member}");
         self.coordination.add_note(&self.folder(), &name, "")?;
         if k > EPOCHS_KEPT {
             self.forget_before(k - EPOCHS_KEPT)?;
         }
-        let before = self.lock_arrived().insert(worker, (name.clone(), ticket));
+        let before = self.lock().arrived.insert(worker, (name.clone(), ticket));
         match before.filter(|(before, _)| *before != name) {
             Some((before, _)) => self.coordination.remove_note(&self.folder(), &before),
             None => Ok(()),
@@ -258,7 +248,7 @@ impl RunLog {
     /// # Errors
     /// The index is unreachable or read-only.
     pub fn leave(&self, worker: u64, k: u64, ticket: u64) -> Result<()> {
-        let ours = self.lock_arrived().get(&worker).is_some_and(|(_, last)| *last == ticket);
+        let ours = self.lock().arrived.get(&worker).is_some_and(|(_, last)| *last == ticket);
         if ours { self.arrive(worker, k, LEFT, ticket) } else { Ok(()) }
     }
 
@@ -268,9 +258,8 @@ impl RunLog {
     /// # Errors
     /// The index is unreachable or read-only.
     pub fn end(&self, worker: u64, k: u64, ticket: u64) -> Result<()> {
-        let place =
-            self.lock_arrived().get(&worker).filter(|(_, last)| *last == ticket).map(|(place, _)| place.clone());
-        let Some(place) = place else { return Ok(()) };
+        let last = self.lock().arrived.get(&worker).cloned();
+        let Some((place, _)) = last.filter(|(_, last)| *last == ticket) else { return Ok(()) };
         // Earlier streams of the same worker recorded that they left.
         let is_left = |name: &String| arrival(name).is_some_and(|(_, (_, member))| member == LEFT);
         let names = self.coordination.note_names(&self.folder())?.into_iter().filter(|name| *name != place);
@@ -279,8 +268,10 @@ impl RunLog {
         if !others.is_empty() || numbers.len() > MOST_AT_THE_END {
             return self.leave(worker, k, ticket);
         }
-        self.lock_arrived().remove(&worker);
-        let written = std::mem::take(&mut *self.written.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut state = self.lock();
+        state.arrived.remove(&worker);
+        let written = std::mem::take(&mut state.written);
+        drop(state);
         let mut passes: BTreeMap<u64, u64> = BTreeMap::new();
         for number in numbers.into_iter().chain(written).collect::<BTreeSet<u64>>() {
             if let Some(epoch) = self.epoch(number)? {
@@ -293,10 +284,6 @@ impl RunLog {
         self.coordination.remove_note(RUNS, &self.name)?;
         // Counted after the notes are removed, so that no observer counts these passes twice.
         passes.into_iter().try_for_each(|(generation, n)| add_passes(&*self.coordination, generation, n))
-    }
-
-    fn lock_arrived(&self) -> MutexGuard<'_, HashMap<u64, (String, u64)>> {
-        self.arrived.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Joins a pass as one of `workers` workers, all of which begin to read again. Returns the epoch with which all
@@ -383,7 +370,7 @@ impl RunLog {
     /// examined, because a note may claim that a worker has finished 10^18 epochs.
     pub(crate) fn numbers(&self) -> Result<BTreeSet<u64>> {
         let mut numbers: BTreeSet<u64> = self.listed()?.into_iter().collect();
-        numbers.extend(self.lock_known().keys());
+        numbers.extend(self.lock().known.keys());
         Ok(numbers)
     }
 
