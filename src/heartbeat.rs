@@ -4,7 +4,8 @@
 use crate::coordination::{BEATS_PER_LEASE, Membership, Report};
 use crate::role::Role;
 use crate::unix_ms;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -13,8 +14,6 @@ const TRIES_PER_LEASE: u32 = 16;
 
 struct Shared {
     report: Mutex<Report>,
-    stopped: Mutex<bool>,
-    wake: Condvar,
     /// Completes each report before it is published.
     refresh: Box<dyn Fn(&mut Report) + Send + Sync>,
 }
@@ -25,7 +24,8 @@ pub struct Heartbeat {
     store: Arc<dyn Membership>,
     member: String,
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    /// The thread, which ends when the sender is dropped.
+    thread: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
 impl Heartbeat {
@@ -48,8 +48,8 @@ impl Heartbeat {
         let started_unix_ms = unix_ms();
         let (role, pid, lease_seconds) = (role.to_string(), std::process::id(), lease.as_secs_f64());
         let report = Report { role, host, pid, started_unix_ms, lease_seconds, ..Report::default() };
-        let (report, stopped) = (Mutex::new(report), Mutex::new(false));
-        let shared = Arc::new(Shared { report, stopped, wake: Condvar::new(), refresh: Box::new(refresh) });
+        let shared = Arc::new(Shared { report: Mutex::new(report), refresh: Box::new(refresh) });
+        let (stop, stopped) = channel();
         let mut heard = beat(&*store, member, 1, &shared);
         let thread = std::thread::Builder::new().name("ringreel-heartbeat".into()).spawn({
             let (store, member, shared) = (store.clone(), member.to_owned(), shared.clone());
@@ -59,9 +59,7 @@ impl Heartbeat {
                     // After a failure it tries again soon, so that a store that is reachable again
                     // soon lists all members as alive.
                     let pause = lease / if heard { BEATS_PER_LEASE } else { TRIES_PER_LEASE };
-                    let stopped = shared.stopped.lock().unwrap_or_else(PoisonError::into_inner);
-                    let waited = shared.wake.wait_timeout_while(stopped, pause, |stopped| !*stopped);
-                    if *waited.unwrap_or_else(PoisonError::into_inner).0 {
+                    if stopped.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
                         return;
                     }
                     heard = beat(&*store, &member, number, &shared);
@@ -69,7 +67,8 @@ impl Heartbeat {
                 }
             }
         });
-        Heartbeat { store, member: member.to_owned(), shared, thread: thread.ok() }
+        let thread = thread.ok().map(|thread| (stop, thread));
+        Heartbeat { store, member: member.to_owned(), shared, thread }
     }
 
     /// Changes the report that the next heartbeat publishes.
@@ -97,9 +96,8 @@ fn beat(store: &dyn Membership, member: &str, number: u64, shared: &Shared) -> b
 
 impl Drop for Heartbeat {
     fn drop(&mut self) {
-        *self.shared.stopped.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.shared.wake.notify_all();
-        if let Some(thread) = self.thread.take() {
+        if let Some((stop, thread)) = self.thread.take() {
+            drop(stop);
             let _ = thread.join();
         }
         if let Err(error) = self.store.leave(&self.member) {
