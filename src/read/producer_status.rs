@@ -161,8 +161,7 @@ impl ProducerStatus {
             self.look(store);
         }
         let state = self.lock();
-        let is_missing = state.looked.is_some() && state.away.is_none() && state.living.is_empty();
-        if is_missing { state.last.elapsed() } else { Duration::ZERO }
+        if state.away.is_none() && state.living.is_empty() { state.last.elapsed() } else { Duration::ZERO }
     }
 
     /// Returns whether a generator was seen alive since this process started.
@@ -181,8 +180,6 @@ impl ProducerStatus {
         let state = self.lock();
         let mut words = if let Some(why) = &state.away {
             format!("it is not known whether generators are alive ({why})")
-        } else if state.looked.is_none() {
-            "it is not known whether generators are alive".to_owned()
         } else if state.living.is_empty() {
             format!("no generator is alive (for {:.0} s)", state.last.elapsed().as_secs_f64())
         } else {
