@@ -160,7 +160,6 @@ impl Stopwatch {
         self.current = to.map(|activity| (activity, now));
     }
 
-    /// Returns the seconds of each activity.
     fn seconds(&self) -> [f64; READING.len()] {
         let mut times = self.times;
         if let Some((activity, since)) = self.current {
@@ -170,7 +169,6 @@ impl Stopwatch {
     }
 }
 
-/// What a stream does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reading {
     Waited,
@@ -203,7 +201,6 @@ struct StreamState {
     bytes: u64,
     /// Sum of the samples' ages in milliseconds.
     age_ms: u64,
-    /// The generation of the last sample.
     generation: Option<u64>,
     epochs: u64,
     /// A moment by both clocks. Other moments are computed from it, which saves reading the second clock.
@@ -229,7 +226,6 @@ impl StreamClock {
         }))
     }
 
-    /// Begins an activity.
     pub fn enter(&self, activity: Reading) {
         let now = Instant::now();
         lock(&self.0).watch.switch(Some(activity as usize), now);
@@ -264,7 +260,6 @@ impl StreamClock {
         (report.generation, report.epochs) = (state.generation, state.epochs);
     }
 
-    /// Returns the times and counts so far.
     pub fn stats(&self) -> StreamStats {
         let state = lock(&self.0);
         let [waited_seconds, read_seconds, step_seconds] = state.watch.seconds();

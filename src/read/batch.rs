@@ -83,11 +83,9 @@ impl BorrowedSample<'_> {
 /// is not mapped, a buffer of [`MAX_BORROWED_BYTES`] bytes.
 const SESSIONS: usize = 16;
 
-/// A visit of samples in progress.
 struct Visiting<'v, 'm, V> {
     reader: &'v Reader,
     manifest: &'m Manifest,
-    /// The segments of which samples were borrowed.
     sessions: Vec<BorrowSession<'m>>,
     visit: V,
 }
@@ -277,7 +275,6 @@ impl<'m, V: FnMut(&BorrowedSample<'_>) -> Result<()>> Visiting<'_, 'm, V> {
         self.close(&session)
     }
 
-    /// Ends the sessions of all segments.
     fn end_all(&mut self) -> Result<()> {
         let sessions = std::mem::take(&mut self.sessions);
         sessions.iter().try_for_each(|session| self.close(session))

@@ -19,9 +19,7 @@ use std::time::{Duration, Instant};
 /// files, and many readers may wait for it.
 const MANY_FILES: usize = 64;
 
-/// A decision about the next epoch.
 pub enum Choice {
-    /// Read this generation.
     Take(Arc<Manifest>),
     /// Wait, for the reason given.
     Wait(String),
@@ -37,7 +35,6 @@ pub struct Policy {
     warned: Option<u64>,
     /// Since when the next generation has been full.
     full_since: Option<Instant>,
-    /// Description of how full the next generation is, and of its generators.
     described: Described,
 }
 
@@ -47,7 +44,6 @@ impl Policy {
         Policy { generators, repeat, good: true, warned: None, full_since: None, described: Described::default() }
     }
 
-    /// Notes that an epoch begins.
     pub fn begin(&mut self) {
         (self.good, self.full_since, self.described) = (false, None, Described::default());
     }

@@ -39,7 +39,6 @@ struct State {
     away: Option<String>,
     /// When the last successful check was.
     looked: Option<Instant>,
-    /// The last failure of a generator.
     failure: Option<Failure>,
     /// When the generators' reports were last read.
     asked: Option<Instant>,

@@ -83,7 +83,6 @@ impl Retry {
         self.pause(&error.to_string(), caller)
     }
 
-    /// Pauses once.
     pub(crate) fn more(&mut self, what: &str, caller: &mut Caller<'_>) -> Result<()> {
         self.exhausted = None;
         self.pause(what, caller)

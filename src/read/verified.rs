@@ -47,14 +47,12 @@ impl Verified {
 }
 
 impl Ordinals {
-    /// Returns whether sample `ordinal` was verified.
     #[inline]
     pub fn contains(&self, ordinal: u64) -> bool {
         let word = self.bits.get((ordinal / 64) as usize);
         word.is_some_and(|word| word.load(Ordering::Relaxed) >> (ordinal % 64) & 1 == 1)
     }
 
-    /// Marks `ordinals` as verified.
     pub fn insert(&self, ordinals: Range<u64>) {
         let mut from = ordinals.start;
         while from < ordinals.end {

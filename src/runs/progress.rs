@@ -61,7 +61,6 @@ impl Progress {
         Ok(epochs)
     }
 
-    /// Returns whether a worker has finished epoch `k`.
     pub(super) fn finished_by(&self, worker: u64, k: u64, ring: &Ring) -> bool {
         let said = || self.workers.get(&worker).is_some_and(|said| said.iter().any(|(done, _)| *done > k));
         self.living(worker, ring).map_or_else(said, |done| done > k)

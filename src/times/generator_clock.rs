@@ -4,7 +4,6 @@ use super::{GeneratorTimes, WRITING};
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a generator does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Writing {
     Made,
@@ -29,7 +28,6 @@ impl GeneratorClock {
         clock
     }
 
-    /// Begins an activity.
     pub fn enter(&self, activity: Writing) {
         self.enter_at(activity, coarse_now());
     }
@@ -46,7 +44,6 @@ impl GeneratorClock {
         }
     }
 
-    /// Returns the times so far.
     pub fn times(&self) -> GeneratorTimes {
         let now = coarse_now();
         let [made_seconds, wrote_seconds, waited_room_seconds, waited_readers_seconds] =

@@ -31,7 +31,6 @@ impl Plan {
     }
 }
 
-/// A planned step.
 pub struct PlannedStep {
     pub plan: Arc<Plan>,
     pub number: u64,

@@ -264,7 +264,6 @@ pub(crate) struct Progress {
     /// When the log was last written, and the generation that was being read then.
     reported: Option<(Instant, Option<u64>)>,
     heartbeat: Option<Heartbeat>,
-    /// Measures the stream's times.
     pub(crate) clock: Arc<StreamClock>,
     /// Whether the heartbeat reports a wait.
     waits: bool,
@@ -342,7 +341,6 @@ impl Progress {
         }
     }
 
-    /// Reports in the heartbeat what the stream waits for.
     pub(crate) fn report_waiting(&mut self, what: &str) {
         if let Some(heartbeat) = &self.heartbeat {
             self.waits = true;
@@ -350,7 +348,6 @@ impl Progress {
         }
     }
 
-    /// Ends the epoch that was being delivered.
     pub(crate) fn end_epoch(&mut self) {
         if let Some((plan, _)) = self.delivered.take() {
             (self.current, self.finished) = (plan.number + 1, plan.nth + 1);

@@ -21,7 +21,6 @@ use std::time::Instant;
 /// Most steps planned at a time, so that the first sample does not wait until thousands of steps are planned.
 const AT_ONCE: usize = 64;
 
-/// Result of planning one more step.
 pub(crate) enum Planned {
     /// The step is in the queue.
     Step,
@@ -53,7 +52,6 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// Creates a schedule that begins with epoch `first`.
     pub(crate) fn new(reader: Arc<Reader>, options: Arc<StreamOptions>, first: u64) -> Schedule {
         let ring = reader.ring();
         let generators = ProducerStatus::of(&ring.descriptor.ring_id, ring.settings.lease);
@@ -71,7 +69,6 @@ impl Schedule {
         }
     }
 
-    /// Returns the plan of the epoch that is being planned.
     pub(crate) fn plan(&self) -> Option<&Arc<Plan>> {
         self.planning.as_ref().map(|(plan, _)| plan)
     }
