@@ -47,9 +47,9 @@ impl RunMembership {
         let replay = options.replay.as_deref().map(|name| ring.run(name)).transpose()?;
         Ok(RunMembership {
             log,
-            replay,
             is_named: options.run.is_some(),
-            turn: options.goes_on.clone(),
+            turn: options.goes_on.clone().filter(|_| replay.is_none()),
+            replay,
             ticket: u64::from(random_u32()) << 32 | u64::from(random_u32()),
             is_loaded: false,
             is_saved: Arc::default(),
@@ -289,7 +289,7 @@ impl Progress {
     /// begin with if it differs from the one before.
     pub(crate) fn join(&mut self) -> Result<Option<u64>> {
         let mut first = None;
-        if let Some(turn) = self.run.turn.clone().filter(|_| !self.run.is_replay()) {
+        if let Some(turn) = self.run.turn.clone() {
             first = self.run.join(&turn, self.current)?;
         } else if self.heartbeat.is_none() {
             self.run.warn_if_read_before();
