@@ -311,10 +311,10 @@ impl Reader {
             match Reader::open(config) {
                 Err(Error::RingNotFound { path }) => {
                     // If the index's server is unreachable, no generator can create the ring.
-                    let opened =
-                        server.take().map_or_else(|| Backend::connect(&config.index, IfUnreachable::Continue), Ok)?;
-                    let opened = &*server.insert(opened);
-                    let why = described.text(poll, || match opened.silence() {
+                    if server.is_none() {
+                        server = Some(Backend::connect(&config.index, IfUnreachable::Continue)?);
+                    }
+                    let why = described.text(poll, || match server.as_ref().and_then(Backend::silence) {
                         Some(silence) => format!("{silence}; with INDEX: files, no server is needed"),
                         None => "no generator or manager has started yet".to_owned(),
                     });

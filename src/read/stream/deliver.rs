@@ -76,19 +76,18 @@ impl Delivery {
     /// # Errors
     /// The generation of the step is gone and there is no newer one; filesystem errors.
     pub(crate) fn push(&mut self, plan: Arc<Plan>, number: u64, slot: Slot) -> Result<()> {
-        let (mut bytes, mut inline) = (0, true);
+        let mut prefetched = None;
         if let (Slot::Read(position), Some(pool)) = (slot, &mut self.pool) {
             let (manifest, position) = match &plan.manifest {
                 Some(manifest) => (manifest.clone(), position),
                 None => self.options.leave_out.instead_of(&self.reader, position)?,
             };
             let stored = manifest.locate(position).map_or(0, |(entry, _)| entry.bytes / entry.samples.max(1));
-            bytes = stored.max(self.largest);
+            prefetched = Some(stored.max(self.largest));
             pool.give((manifest, position));
-            inline = false;
         }
-        self.queue.push_back(PlannedStep { plan, number, slot, bytes, inline });
-        self.queued_bytes += bytes;
+        self.queue.push_back(PlannedStep { plan, number, slot, prefetched });
+        self.queued_bytes += prefetched.unwrap_or(0);
         Ok(())
     }
 
@@ -99,21 +98,21 @@ impl Delivery {
     fn pop(&mut self, stop: &dyn Fn() -> bool) -> Result<Option<(PlannedStep, Result<ReadSample>)>> {
         let Some(step) = self.queue.front() else { return Ok(None) };
         let read = match (step.slot, &mut self.pool) {
-            (Slot::Read(_), Some(pool)) if !step.inline => match pool.take(stop).transpose() {
+            (Slot::Read(_), Some(pool)) if step.prefetched.is_some() => match pool.take(stop).transpose() {
                 Some(read) => read.flatten(),
                 None => return Err(Error::Interrupted { what: "a sample to be read".to_owned() }),
             },
             _ => self.read(step),
         };
         Ok(self.queue.pop_front().map(|step| {
-            self.queued_bytes -= step.bytes;
+            self.queued_bytes -= step.prefetched.unwrap_or(0);
             (step, read)
         }))
     }
 
     /// Puts a step that could not be delivered back to the front.
     fn put_back(&mut self, step: PlannedStep) {
-        self.queue.push_front(PlannedStep { bytes: 0, inline: true, ..step });
+        self.queue.push_front(PlannedStep { prefetched: None, ..step });
     }
 
     /// Drops all steps, and ends the threads with what they have read.

@@ -35,8 +35,6 @@ pub struct PlannedStep {
     pub plan: Arc<Plan>,
     pub number: u64,
     pub slot: Slot,
-    /// Expected size of its sample.
-    pub bytes: u64,
-    /// Whether it is read when it is delivered, not prefetched.
-    pub inline: bool,
+    /// Expected size of its sample; `None` if it is not prefetched, but read when it is delivered.
+    pub prefetched: Option<u64>,
 }
