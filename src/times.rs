@@ -189,11 +189,11 @@ pub(crate) struct Delivered {
     pub epochs: u64,
 }
 
-/// Measures the times of a stream and counts what it read. Any thread may read it.
-#[derive(Debug)]
+/// Measures the times of a stream, from its first call of `next` on, and counts what it read. Any thread may read it.
+#[derive(Debug, Default)]
 pub(crate) struct StreamClock(Mutex<StreamState>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct StreamState {
     watch: Stopwatch,
     coverage: Coverage,
@@ -204,28 +204,13 @@ struct StreamState {
     generation: Option<u64>,
     epochs: u64,
     /// A moment by both clocks. Other moments are computed from it, which saves reading the second clock.
-    wall: (Instant, u64),
+    wall: Option<(Instant, u64)>,
 }
 
 /// Longest time for which the wall clock is computed from the monotonic clock.
 const WALL_CLOCK_FOR: Duration = Duration::from_secs(10);
 
 impl StreamClock {
-    /// Counts no time before the first call of `next`.
-    pub fn new() -> StreamClock {
-        let wall = (Instant::now(), crate::unix_ms());
-        StreamClock(Mutex::new(StreamState {
-            watch: Stopwatch::default(),
-            coverage: Coverage::default(),
-            samples: 0,
-            bytes: 0,
-            age_ms: 0,
-            generation: None,
-            epochs: 0,
-            wall,
-        }))
-    }
-
     pub fn enter(&self, activity: Reading) {
         let now = Instant::now();
         lock(&self.0).watch.switch(Some(activity as usize), now);
@@ -281,11 +266,10 @@ impl StreamClock {
 
 impl StreamState {
     fn count(&mut self, sample: Delivered, now: Instant) {
-        let mut since = now.saturating_duration_since(self.wall.0);
-        if since > WALL_CLOCK_FOR {
-            (self.wall, since) = ((now, crate::unix_ms()), Duration::ZERO);
-        }
-        let age = (self.wall.1 + since.as_millis() as u64).saturating_sub(sample.unix_ms);
+        let wall = self.wall.filter(|(at, _)| now.saturating_duration_since(*at) <= WALL_CLOCK_FOR);
+        let (at, unix_ms) = *self.wall.insert(wall.unwrap_or_else(|| (now, crate::unix_ms())));
+        let since = now.saturating_duration_since(at).as_millis() as u64;
+        let age = (unix_ms + since).saturating_sub(sample.unix_ms);
         self.age_ms = self.age_ms.saturating_add(age);
         (self.samples, self.bytes) = (self.samples + 1, self.bytes + sample.bytes);
         (self.generation, self.epochs) = (Some(sample.generation), sample.epochs);

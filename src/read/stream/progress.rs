@@ -280,7 +280,7 @@ impl Progress {
             arrived: None,
             reported: None,
             heartbeat: None,
-            clock: Arc::new(StreamClock::new()),
+            clock: Arc::default(),
             waits: false,
         }
     }
