@@ -89,7 +89,7 @@ impl Ring {
             if epoch.generation.saturating_add(COUNTED) < newest {
                 break;
             }
-            let over = Some(k) < last || run.finished(k, &epoch, self);
+            let over = Some(k) < last || run.awaited(k, &epoch, self) == Some(None);
             let passes: &mut u64 = reads.entry(epoch.generation).or_default();
             *passes = passes.saturating_add(epoch.repeats).saturating_add(u64::from(over));
         }

@@ -66,12 +66,8 @@ impl Progress {
         self.living(worker, ring).map_or_else(said, |done| done > k)
     }
 
-    /// Returns whether epoch `k` was read: some worker has finished it, and no other one is waited for.
-    pub(super) fn finished(&self, k: u64, epoch: &Epoch, ring: &Ring) -> bool {
-        self.awaited(k, epoch, ring).is_some_and(|awaited| awaited.is_none())
-    }
-
-    /// Describes the workers that epoch `k` waits for. The outer `None`: no worker has finished it.
+    /// Describes the workers that epoch `k` waits for. The outer `None`: no worker has finished it. `Some(None)`: it
+    /// was read.
     ///
     /// Live workers that have not finished it are waited for. So are workers that have not joined, for one lease
     /// after another one has finished, because they may have died before their first step.
