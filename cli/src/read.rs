@@ -9,7 +9,7 @@ use clap::Args;
 use indicatif::ProgressBar;
 use ringreel::error::Error;
 use ringreel::manifest::Manifest;
-use ringreel::read::shard::Share;
+use ringreel::read::shard::{Equal, Share};
 use ringreel::read::shuffle::Order;
 use ringreel::read::stream::{Item, Stream, StreamOptions};
 use ringreel::read::{ReadSample, Reader};
@@ -215,7 +215,8 @@ fn replay(
 
 fn read_all(reader: &Reader, share: Share, stop: &dyn Fn() -> bool, tally: &mut Tally<'_>) -> anyhow::Result<()> {
     let kept = reader.kept()?;
-    tally.bar = progress(Some(kept.iter().map(|manifest| share.steps(manifest.summary.samples)).sum()), "reading");
+    let samples = |manifest: &Arc<Manifest>| share.equal_steps(manifest.summary.samples, Equal::No);
+    tally.bar = progress(Some(kept.iter().map(samples).sum()), "reading");
     for manifest in kept {
         for position in share.positions(manifest.summary.samples) {
             if stop() {

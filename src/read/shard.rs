@@ -61,7 +61,7 @@ impl Share {
     /// Returns the number of steps that it makes in an epoch of `samples` samples.
     pub fn equal_steps(self, samples: u64, equal: Equal) -> u64 {
         match equal {
-            Equal::No => self.steps(samples),
+            Equal::No => samples.saturating_sub(self.rank).div_ceil(self.world),
             Equal::Drop => samples / self.world,
             Equal::Wrap | Equal::Pad => samples.div_ceil(self.world),
         }
@@ -79,11 +79,6 @@ impl Share {
             _ => Slot::Padding,
         })
     }
-
-    /// Returns how many positions of `samples` belong to this worker.
-    pub fn steps(self, samples: u64) -> u64 {
-        samples.saturating_sub(self.rank).div_ceil(self.world)
-    }
 }
 
 #[cfg(test)]
@@ -96,7 +91,7 @@ mod tests {
         let of = |rank| {
             let share = Share::new(rank, 3).unwrap();
             let positions: Vec<_> = share.positions(10).collect();
-            assert_eq!(positions.len() as u64, share.steps(10));
+            assert_eq!(positions.len() as u64, share.equal_steps(10, Equal::No));
             positions
         };
         assert_eq!([of(0), of(1), of(2)], [vec![0, 3, 6, 9], vec![1, 4, 7], vec![2, 5, 8]]);
