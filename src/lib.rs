@@ -40,6 +40,8 @@
 // Public for the other crates of this repository, and hidden because they may change at any time.
 // The public API is re-exported below.
 #[doc(hidden)]
+pub mod commit;
+#[doc(hidden)]
 pub mod config;
 #[doc(hidden)]
 pub mod coordination;

@@ -3,7 +3,7 @@
 use crate::model::{Model, Move, Who, is_out};
 use crate::rules::Rule;
 use crate::state::{Commit, Committer, NAMES, Staged, State, THERE};
-use ringreel::write::commit::{CommitState, commit_state};
+use ringreel::commit::{CommitState, commit_state};
 
 impl Model {
     /// The steps of committer `i`.

@@ -12,7 +12,7 @@
 //! | `durability` | which files and directories are synced |
 //! | `state` | the data that the steps of higher layers keep |
 //!
-//! The steps of a sample are in `write`, those of a generation in `swap`, and those of a reader in
+//! The steps of a sample are in `commit` and `write`, those of a generation in `swap`, and those of a reader in
 //! `read`. They are methods of [`Ring`] too, but belong to higher layers: this module does not
 //! depend on them.
 

@@ -1,4 +1,4 @@
-//! Data that this process keeps between the steps of `write`, `swap` and `runs`.
+//! Data that this process keeps between the steps of `commit`, `swap` and `runs`.
 //!
 //! The handle owns it, so that all steps of a process share it and need only a `&Ring`. The steps
 //! themselves belong to higher layers; each struct is used by one of them.
@@ -19,7 +19,7 @@ pub(crate) struct StepsState {
     pub pins: Mutex<Pins>,
 }
 
-/// What `write::commit` keeps between two commits.
+/// What `commit` keeps between two commits.
 #[derive(Debug, Default)]
 pub(crate) struct CommitterState {
     /// How full the filling generation was at the last scan.

@@ -1,5 +1,6 @@
 //! Recovery: commits the sealed segments of dead owners, and removes their unfinished files.
 
+use crate::commit::{Commit, CommitOutcome, Staged};
 use crate::coordination::if_available;
 use crate::error::{Error, Result};
 use crate::fs::{FsError, surely};
@@ -8,7 +9,6 @@ use crate::layout::{is_owner, sealed_id};
 use crate::ring::Ring;
 use crate::ring::failure_detector::FailureDetector;
 use crate::segment::reader::read_tail;
-use crate::write::commit::{Commit, CommitOutcome, Staged};
 use ringreel_format::SegmentId;
 use std::collections::HashMap;
 use std::io::ErrorKind;

@@ -20,6 +20,7 @@ mod unreported;
 pub use handle::Generator;
 pub use sealing::Sealing;
 
+use crate::commit::Staged;
 use crate::config::Config;
 use crate::coordination::Report;
 use crate::error::{Error, Result};
@@ -30,7 +31,6 @@ use crate::role::Role;
 use crate::segment::SampleId;
 use crate::segment::writer::StagingWriter;
 use crate::unix_ms;
-use crate::write::commit::Staged;
 use backpressure::Backpressure;
 use commit_queue::CommitQueue;
 use manager_watch::ManagerWatch;

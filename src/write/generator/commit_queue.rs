@@ -2,6 +2,7 @@
 
 use super::Core;
 use super::status_log::StatusLog;
+use crate::commit::{Commit, CommitOutcome, ManifestCursor, Staged};
 use crate::error::{Error, Result};
 use crate::manifest::store::Lookup;
 use crate::ring::Ring;
@@ -9,7 +10,6 @@ use crate::ring::settings::Settings;
 use crate::swap::maintenance::ReclaimAfterPromotion;
 use crate::swap::promote::{PromoteWhen, Promoted};
 use crate::unix_ms;
-use crate::write::commit::{Commit, CommitOutcome, ManifestCursor, Staged};
 use ringreel_format::SegmentId;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

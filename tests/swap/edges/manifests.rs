@@ -2,13 +2,13 @@
 
 use super::{entry, write_manifests};
 use ringreel::Error;
+use ringreel::commit::{CommitState, commit_state};
 use ringreel::fs::Posix;
 use ringreel::layout::{GenerationDir, Layout};
 use ringreel::manifest::store::{Lookup, Manifests};
 use ringreel::manifest::{Manifest, Summary};
 use ringreel::swap::promote::fitting;
 use ringreel::swap::reclaim::is_old;
-use ringreel::write::commit::{CommitState, commit_state};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;

@@ -1,11 +1,11 @@
 //! Commit and promotion, one step at a time.
 
 use super::{promote_only, write_manifests};
+use ringreel::commit::{Commit, CommitOutcome, Staged};
 use ringreel::config::Config;
 use ringreel::layout::segment_name;
 use ringreel::ring::Ring;
 use ringreel::swap::promote::PromoteWhen;
-use ringreel::write::commit::{Commit, CommitOutcome, Staged};
 use ringreel::{Error, Generator, SampleId};
 use std::fs;
 use std::path::Path;

@@ -1,10 +1,10 @@
 //! Warnings, and how often they are logged.
 
 use super::steps::on_its_way;
+use ringreel::commit::CommitOutcome;
 use ringreel::layout::segment_name;
 use ringreel::ring::Ring;
 use ringreel::ring::failure_detector::FailureDetector;
-use ringreel::write::commit::CommitOutcome;
 use std::fs;
 use std::time::Duration;
 use testkit::log::warnings;
