@@ -7,7 +7,6 @@ use ringreel::manifest::Manifest;
 use ringreel::ring::Ring;
 use ringreel::segment::reader::read_tail;
 use ringreel::swap::adopt::GRACE;
-use ringreel::swap::maintenance::{DeadOwners, Due};
 use serde::Serialize;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -135,7 +134,8 @@ pub fn has_begun_files(ring: &Ring) -> Result<bool> {
 /// # Errors
 /// The filesystem's or the index's errors.
 pub fn gc(ring: &Ring) -> Result<()> {
-    ring.run_maintenance(None, &mut Due { reclaim: true, dead: DeadOwners::RemoveUnfinished }).map(drop)
+    ring.reclaim()?;
+    ring.sweep_dead().map(drop)
 }
 
 fn known(ring: &Ring, n: u64) -> Option<Arc<Manifest>> {

@@ -9,7 +9,6 @@ use crate::error::{Error, Result};
 use crate::manifest::Manifest;
 use crate::ring::Ring;
 use crate::run_log::RunLog;
-use crate::swap::maintenance::{Due, Round};
 use crate::swap::promote::{PromoteWhen, Promoted};
 use crate::unix_ms;
 use std::sync::Arc;
@@ -176,8 +175,8 @@ fn read_for(log: &RunLog, k: u64, generation: u64) -> Duration {
 /// waited for the previous generation to be read, and no manager may be alive.
 fn promote(ring: &Ring) {
     ring.leave_reclaiming();
-    match ring.run_maintenance(Some(PromoteWhen::Full), &mut Due::nothing()) {
-        Ok(Round { promoted: Some(Promoted::Done(promotion)), .. }) => {
+    match ring.promote(PromoteWhen::Full) {
+        Ok(Promoted::Done(promotion)) => {
             let _ = ring.fs.remove_dir(&ring.layout.staging_of(&ring.me)); // the manifest was staged there
             tracing::info!(
                 generation = promotion.manifest.summary.generation,

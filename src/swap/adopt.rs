@@ -118,7 +118,7 @@ impl Ring {
     ///
     /// # Errors
     /// Errors of the filesystem or the coordination store.
-    pub(crate) fn sweep_dead(&self) -> Result<Recovered> {
+    pub fn sweep_dead(&self) -> Result<Recovered> {
         let mut done = Recovered::default();
         let mut watch = self.failure_detector();
         if if_available(watch.look(&*self.coordination))?.is_none() {

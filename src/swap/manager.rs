@@ -21,7 +21,6 @@ use crate::heartbeat::Heartbeat;
 use crate::humanize::counted;
 use crate::ring::Ring;
 use crate::role::Role;
-use crate::swap::maintenance::{Due, MaintenancePolicy};
 use crate::swap::promote::{PromoteWhen, Promoted, Promotion};
 use crate::swap::reclaim::Reclaimed;
 use changes::ChangeWatch;
@@ -169,11 +168,26 @@ impl Manager {
         Ok(())
     }
 
+    /// Promotes the filling generation if it is full, then reclaims and recovers. Both are due after a promotion and
+    /// after the death of a member. Otherwise recovery is due once per lease, and reclaim with it or less often.
     fn work(&mut self) -> Result<Option<Swap>> {
         let looks = self.fill.is_look_due(&self.ring)?;
-        let ring = self.ring.clone();
-        let round = ring.run_maintenance(looks.then_some(PromoteWhen::Full), self)?;
-        let Some(recovered) = round.recovered else { return Ok(None) };
+        let promoted = looks.then(|| self.ring.promote(PromoteWhen::Full)).transpose()?;
+        if let Some(promoted) = &promoted {
+            self.fill.note_look(promoted);
+        }
+        let promotion = promoted.and_then(Promoted::done);
+        let at_once = promotion.is_some() || self.schedule.somebody_died(&self.ring)?;
+        if !self.schedule.is_recovery_due(at_once) {
+            return Ok(None);
+        }
+        let mut reclaimed = Reclaimed::default();
+        if self.schedule.is_reclaim_due(at_once) {
+            reclaimed = self.ring.reclaim()?;
+            self.schedule.note_reclaim(reclaimed.more, self.ring.settings.lease);
+            self.reserve.keep(&self.ring); // the reclaim may have freed space for it
+        }
+        let recovered = self.ring.recover(&mut self.ring.failure_detector())?;
         self.schedule.note_dead(self.ring.failure_detector().dead());
         if let Some(words) = recovered.words() {
             tracing::info!("recovered files of dead generators: {words}");
@@ -182,8 +196,6 @@ impl Manager {
             self.problem(&error);
         }
         self.schedule.note_recovery(self.ring.settings.lease);
-        let reclaimed = round.reclaimed.unwrap_or_default();
-        let promotion = round.promoted.and_then(Promoted::done);
         Ok(promotion.map(|promotion| self.report(&promotion, reclaimed)))
     }
 
@@ -208,27 +220,6 @@ impl Manager {
         let _ = self.reserve.release(&self.ring);
         let _ = self.ring.fs.remove_dir(&self.ring.layout.staging_of(&self.ring.me));
         self.election.release(&self.ring);
-    }
-}
-
-/// All steps are due after a promotion and after the death of a member. Otherwise recovery is due
-/// once per lease, and reclaim with it or less often.
-impl MaintenancePolicy for Manager {
-    fn due(&mut self, promoted: &Result<Option<Promoted>>) -> Result<Due> {
-        let Ok(promoted) = promoted else { return Ok(Due::nothing()) };
-        if let Some(promoted) = promoted {
-            self.fill.note_look(promoted);
-        }
-        let at_once = matches!(promoted, Some(Promoted::Done(_))) || self.schedule.somebody_died(&self.ring)?;
-        Ok(self.schedule.due(at_once))
-    }
-
-    /// Writes the reserve again, since the reclaim may have freed space for it.
-    fn after_reclaim(&mut self, done: Result<Reclaimed>) -> Result<Reclaimed> {
-        let reclaimed = done?;
-        self.schedule.note_reclaim(reclaimed.more, self.ring.settings.lease);
-        self.reserve.keep(&self.ring);
-        Ok(reclaimed)
     }
 }
 

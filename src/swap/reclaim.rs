@@ -31,6 +31,12 @@ pub struct Reclaimed {
 }
 
 impl Ring {
+    /// Makes promotions of this process skip the reclaim that normally precedes them, so that a
+    /// promotion removes nothing.
+    pub fn leave_reclaiming(&self) {
+        self.steps.maintenance.reclaimed.store(u64::MAX, Ordering::Relaxed);
+    }
+
     /// Removes generations older than KEEP that no reader needs, litter, and old manifests.
     ///
     /// # Errors

@@ -8,7 +8,6 @@ use ringreel::layout::{GenerationDir, Phase, is_owner, sealed_id};
 use ringreel::manifest::SegmentEntry;
 use ringreel::ring::Ring;
 use ringreel::segment::reader::{check_stored, read_tail};
-use ringreel::swap::maintenance::{DeadOwners, Due, Round};
 use ringreel::swap::orphans::Delivery;
 use ringreel::swap::promote::{PromoteWhen, Promoted};
 use ringreel_format::SegmentId;
@@ -122,10 +121,11 @@ pub(super) fn bring_in(ring: &Ring, life: &Liveness) -> Result<()> {
     }
     ring.leave_reclaiming();
     loop {
-        match ring.run_maintenance(Some(PromoteWhen::Full), &mut Due { reclaim: false, dead: DeadOwners::Adopt }) {
-            Ok(Round { promoted: Some(Promoted::Done(_)), .. }) => {}
+        let promoted = ring.promote(PromoteWhen::Full);
+        match promoted.and_then(|promoted| Ok((promoted, ring.recover(&mut ring.failure_detector())?))) {
+            Ok((Promoted::Done(_), _)) => {}
             // A delivered segment of another user keeps its staging name, and would be found again without end.
-            Ok(round) if round.recovered.as_ref().is_some_and(|done| done.adopted > 0) => {}
+            Ok((_, recovered)) if recovered.adopted > 0 => {}
             Ok(_) => return Ok(()),
             // A lost manifest could not be rebuilt; the next plan lists what is left.
             Err(error @ Error::Manifest { .. }) => return left(&error),

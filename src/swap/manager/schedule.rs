@@ -3,7 +3,6 @@
 use crate::coordination::if_available;
 use crate::error::Result;
 use crate::ring::Ring;
-use crate::swap::maintenance::{DeadOwners, Due};
 use std::time::{Duration, Instant};
 
 /// Number of leases between two reclaims if the last one found nothing to remove.
@@ -23,12 +22,14 @@ impl Schedule {
         Schedule { next_recovery: now, next_reclaim: now, dead: 0 }
     }
 
-    /// Returns what is due now; every step if `at_once`.
-    pub(crate) fn due(&self, at_once: bool) -> Due {
-        if !at_once && Instant::now() < self.next_recovery {
-            return Due::nothing();
-        }
-        Due { reclaim: at_once || Instant::now() >= self.next_reclaim, dead: DeadOwners::Adopt }
+    /// Returns whether a recovery is due, which it always is `at_once`.
+    pub(crate) fn is_recovery_due(&self, at_once: bool) -> bool {
+        at_once || Instant::now() >= self.next_recovery
+    }
+
+    /// Returns whether a reclaim is due with the recovery, which it always is `at_once`.
+    pub(crate) fn is_reclaim_due(&self, at_once: bool) -> bool {
+        at_once || Instant::now() >= self.next_reclaim
     }
 
     /// Returns whether more members are dead than after the last recovery, so that recovery is due
@@ -69,13 +70,13 @@ mod tests {
     fn reclaim_is_due_with_a_recovery_or_less_often() {
         let lease = Duration::from_secs(3600);
         let mut schedule = Schedule::new();
-        let all = Due { reclaim: true, dead: DeadOwners::Adopt };
-        assert_eq!(schedule.due(false), all);
+        let due = |schedule: &Schedule, at_once| (schedule.is_recovery_due(at_once), schedule.is_reclaim_due(at_once));
+        assert_eq!(due(&schedule, false), (true, true));
         schedule.note_reclaim(false, lease);
-        assert_eq!(schedule.due(false), Due { reclaim: false, dead: DeadOwners::Adopt });
+        assert_eq!(due(&schedule, false), (true, false));
         schedule.note_recovery(lease);
-        assert_eq!((schedule.due(false), schedule.due(true)), (Due::nothing(), all));
+        assert_eq!((due(&schedule, false), due(&schedule, true)), ((false, false), (true, true)));
         schedule.reclaim_now();
-        assert_eq!(schedule.due(false), Due::nothing(), "it is due with the recovery, not before");
+        assert_eq!(due(&schedule, false), (false, true), "it waits for the recovery");
     }
 }

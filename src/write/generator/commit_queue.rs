@@ -7,7 +7,6 @@ use crate::error::{Error, Result};
 use crate::manifest::store::Lookup;
 use crate::ring::Ring;
 use crate::ring::settings::Settings;
-use crate::swap::maintenance::ReclaimAfterPromotion;
 use crate::swap::promote::{PromoteWhen, Promoted};
 use crate::unix_ms;
 use ringreel_format::SegmentId;
@@ -430,24 +429,23 @@ impl Core {
     pub(crate) fn make_visible(&mut self, stop: &dyn Fn() -> bool) -> Result<()> {
         let mut idle = Instant::now();
         while !self.queue.is_delivered() {
-            let mut policy = ReclaimAfterPromotion::default();
-            match self.ring.run_maintenance(Some(PromoteWhen::NotEmpty), &mut policy).map(|round| round.promoted) {
-                Ok(Some(Promoted::Done(promotion))) => {
+            match self.ring.promote(PromoteWhen::NotEmpty) {
+                Ok(Promoted::Done(promotion)) => {
                     self.swaps += u64::from(promotion.ours);
                     idle = Instant::now();
-                    if let Some(error) = policy.failed {
+                    if let Err(error) = self.ring.reclaim() {
                         self.retry_or_fail(error, "reclaiming", stop)?;
                     }
                 }
                 // Waits without a limit for readers that REUSE min protects.
-                Ok(Some(Promoted::Blocked { .. })) if self.ring.has_readers()? => {
+                Ok(Promoted::Blocked { .. }) if self.ring.has_readers()? => {
                     idle = Instant::now();
                     self.pause_for_readers("the generation before the last one to be read", stop)?;
                 }
                 Ok(not_done) if idle.elapsed() > (self.ring.settings.lease * 2).max(SEAL_PATIENCE) => {
                     let left = self.queue.samples();
                     let why = match not_done {
-                        Some(Promoted::Blocked { why, .. }) => format!(" while the ring waits for {why}"),
+                        Promoted::Blocked { why, .. } => format!(" while the ring waits for {why}"),
                         _ => String::new(),
                     };
                     self.problem(format!(

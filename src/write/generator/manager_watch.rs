@@ -5,7 +5,6 @@ use crate::error::Result;
 use crate::ring::Ring;
 use crate::ring::failure_detector::LOOKS_PER_LEASE;
 use crate::role::Role;
-use crate::swap::maintenance::{DeadOwners, Due, Round};
 use crate::swap::promote::{PromoteWhen, Promoted};
 use std::time::{Duration, Instant};
 
@@ -67,10 +66,16 @@ impl Core {
         if self.manager.is_alive(&self.ring) && !is_overdue(waited, self.ring.settings.lease, self.ring.settings.poll) {
             return Ok(false);
         }
-        // On a full disk, a promotion may need the room that reclaiming frees, so both are done or neither.
-        let always = &mut Due { reclaim: true, dead: DeadOwners::Adopt };
-        match self.ring.run_maintenance(Some(PromoteWhen::Full), always) {
-            Ok(Round { promoted: Some(Promoted::Done(promotion)), .. }) => {
+        let promoted = self.ring.promote(PromoteWhen::Full);
+        // Also after a failed promotion, because on a full disk that may need the room that reclaiming frees.
+        let reclaimed = self.ring.reclaim();
+        let done = promoted.and_then(|promoted| {
+            reclaimed?;
+            self.ring.recover(&mut self.ring.failure_detector())?;
+            Ok(promoted)
+        });
+        match done {
+            Ok(Promoted::Done(promotion)) => {
                 self.swaps += u64::from(promotion.ours);
                 tracing::debug!(
                     generation = promotion.manifest.summary.generation,
