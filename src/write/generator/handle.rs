@@ -12,7 +12,8 @@ use crate::ring::Ring;
 use crate::segment::SampleId;
 use crate::times::{GeneratorClock, Writing};
 use ringreel_format::Meta;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -161,7 +162,8 @@ pub(super) fn lock(core: &Mutex<Core>) -> MutexGuard<'_, Core> {
 
 /// The generator's thread. Dropping it ends and joins the thread.
 struct Upkeep {
-    stopped: Arc<(Mutex<bool>, Condvar)>,
+    /// Dropped to end the thread.
+    running: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -173,49 +175,36 @@ impl Upkeep {
             Some(_) => busy,
             None => busy.min(config.segment_time / ROUNDS_PER_GROUP).max(SHORTEST_TICK),
         };
-        let stopped = Arc::new((Mutex::new(false), Condvar::new()));
-        let until = stopped.clone();
+        let (running, ended) = mpsc::channel();
         let run = move || {
-            let (stopped, wake) = &*until;
-            let mut is_stopped = stopped.lock().unwrap_or_else(PoisonError::into_inner);
             let (mut waited, mut until_retry) = (Duration::ZERO, Duration::ZERO);
-            while !*is_stopped {
-                is_stopped = wake.wait_timeout(is_stopped, tick).unwrap_or_else(PoisonError::into_inner).0;
+            while ended.recv_timeout(tick) == Err(RecvTimeoutError::Timeout) {
                 waited += tick;
                 until_retry = until_retry.saturating_sub(tick);
-                if *is_stopped {
-                    break;
-                }
-                drop(is_stopped);
-                // A call that holds the lock does this work itself.
-                let core = match core.try_lock() {
-                    Ok(core) => Some(core),
-                    Err(TryLockError::Poisoned(core)) => Some(core.into_inner()),
-                    Err(TryLockError::WouldBlock) => None,
+                let mut core = match core.try_lock() {
+                    Ok(core) => core,
+                    Err(TryLockError::Poisoned(core)) => core.into_inner(),
+                    Err(TryLockError::WouldBlock) => continue, // a call that holds the lock does this work itself
                 };
-                if let Some(mut core) = core {
-                    if until_retry.is_zero() && core.seal_if_old() {
-                        until_retry = busy;
-                    }
-                    if waited >= idle || waited >= busy && core.queue.has_unplaced() {
-                        core.keep_up();
-                        waited = Duration::ZERO;
-                    }
+                if until_retry.is_zero() && core.seal_if_old() {
+                    until_retry = busy;
                 }
-                is_stopped = stopped.lock().unwrap_or_else(PoisonError::into_inner);
+                if waited >= idle || waited >= busy && core.queue.has_unplaced() {
+                    core.keep_up();
+                    waited = Duration::ZERO;
+                }
             }
         };
         let thread = std::thread::Builder::new().name("ringreel-commit".into()).spawn(run).inspect_err(|error| {
             tracing::warn!(%error, "cannot start the generator's thread: finished samples wait for the next call");
         });
-        Upkeep { stopped, thread: thread.ok() }
+        Upkeep { running: Some(running), thread: thread.ok() }
     }
 }
 
 impl Drop for Upkeep {
     fn drop(&mut self) {
-        *self.stopped.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.stopped.1.notify_all();
+        self.running = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
