@@ -14,7 +14,6 @@ mod manager_watch;
 mod open_segment;
 mod schema;
 mod sealing;
-mod status_log;
 mod unreported;
 
 pub use handle::Generator;
@@ -26,6 +25,7 @@ use crate::coordination::Report;
 use crate::error::{Error, Result};
 use crate::failure_log;
 use crate::heartbeat::Heartbeat;
+use crate::minutely::Minutely;
 use crate::ring::Ring;
 use crate::role::Role;
 use crate::segment::SampleId;
@@ -33,11 +33,11 @@ use crate::segment::writer::StagingWriter;
 use crate::unix_ms;
 use backpressure::Backpressure;
 use commit_queue::CommitQueue;
+use finite::Finite;
 use manager_watch::ManagerWatch;
 use open_segment::OpenSegment;
 use ringreel_format::{DType, Meta, PartRef, SampleRef, SegmentWriter};
 use sealing::BeforeSeal;
-use status_log::StatusLog;
 use std::sync::Arc;
 use unreported::Unreported;
 
@@ -90,15 +90,20 @@ pub struct Summary {
 /// State of a generator, locked by each call of its handle and by each round of its thread.
 struct Core {
     ring: Arc<Ring>,
-    status: StatusLog,
+    heartbeat: Heartbeat,
+    /// The last problem that was logged and reported.
+    last_problem: Option<String>,
+    /// Limits the log lines about progress.
+    progress: Minutely,
     manager: ManagerWatch,
     backpressure: Backpressure,
+    finite: Finite,
     open: OpenSegment,
     queue: CommitQueue,
     unreported: Unreported,
-    before_seal: BeforeSeal,
-    /// Promotions made by this generator.
-    swaps: u64,
+    before_seal: Option<BeforeSeal>,
+    /// The totals so far, without the times and the discarded samples, which are counted elsewhere.
+    totals: Summary,
 }
 
 impl Core {
@@ -110,33 +115,31 @@ impl Core {
         let heartbeat = Heartbeat::start_with(index, &ring.me, Role::Generator, lease, refresh, |_| ());
         tracing::info!("generator {} of {} started", ring.me, ring.layout.root().display());
         Core {
-            status: StatusLog::new(heartbeat),
+            heartbeat,
+            last_problem: None,
+            progress: Minutely::from_now(),
             backpressure,
+            finite: Finite::new(config.check_finite),
             open: OpenSegment::new(&ring, config),
             manager: ManagerWatch::new(),
             queue: CommitQueue::default(),
             unreported: Unreported::default(),
-            before_seal: BeforeSeal::default(),
-            swaps: 0,
+            before_seal: None,
+            totals: Summary::default(),
             ring,
         }
     }
 
     fn summary(&self) -> Summary {
-        let (tally, times) = (self.queue.tally(), self.backpressure.clock.times());
+        let times = self.backpressure.clock.times();
         Summary {
-            finished: tally.finished,
-            delivered: tally.delivered,
-            waiting: tally.waiting(),
-            bytes: tally.bytes,
             waited_seconds: times.waited_room_seconds + times.waited_readers_seconds,
             waited_room_seconds: times.waited_room_seconds,
             waited_readers_seconds: times.waited_readers_seconds,
             made_seconds: times.made_seconds,
             wrote_seconds: times.wrote_seconds,
-            swaps: self.swaps,
-            quarantined: tally.quarantined,
-            discarded: self.open.discarded(),
+            discarded: self.open.discarded,
+            ..self.totals.clone()
         }
     }
 
@@ -145,13 +148,9 @@ impl Core {
         let parts = self.in_order(parts)?;
         let sample = SampleRef { parts: &parts, meta, unix_ms: unix_ms() };
         self.check_input(&sample)?;
-        self.open.check_finite(&self.ring.descriptor.sample, sample.parts)?;
+        self.finite.check(&self.ring.descriptor.sample, sample.parts)?;
         self.put(&sample, true, stop)?;
         Ok(self.unreported.take_ids())
-    }
-
-    fn written(&self) -> u64 {
-        self.open.written()
     }
 
     /// Writes one sample. `alone`: if its segment is lost together with other samples, the sample is still written
@@ -163,17 +162,16 @@ impl Core {
             if self.open.takes_no_more() {
                 self.seal_or_discard(stop)?;
             }
-            self.await_room(bytes, stop)?;
-            self.backpressure.note_look(sample.unix_ms);
+            self.await_room(bytes, sample.unix_ms, stop)?;
         }
         if let Some(stored) = self.open.choose_compression(sample.parts) {
-            self.status.stored(stored);
+            self.heartbeat.report(|report| report.stored = stored);
         }
-        let before = self.open.written();
+        let before = self.open.written;
         loop {
             match self.open.append(&self.ring, sample) {
                 Ok(()) => {}
-                Err(error) if !alone && self.open.written() < before => return Err(error),
+                Err(error) if !alone && self.open.written < before => return Err(error),
                 Err(error) => {
                     if error.is_retryable() {
                         self.place_finished(stop)?;
@@ -186,13 +184,12 @@ impl Core {
                 return Ok(());
             }
             match self.seal(stop) {
-                Ok(more) => {
-                    self.unreported.add_ids(more);
+                Ok(()) => {
                     let done = self.commit_all(stop, false).and_then(|()| self.promote_if_filled());
-                    self.unreported.replace_deferred(done);
+                    self.unreported.deferred = done.err();
                     return Ok(());
                 }
-                Err(error) if !alone && self.open.written() < before => return Err(error),
+                Err(error) if !alone && self.open.written < before => return Err(error),
                 // The segment was discarded, or removed by another process, but the caller's sample is still here:
                 // write it again.
                 Err(error) if self.is_thrown_away(&error) && !stop() => {
@@ -205,33 +202,30 @@ impl Core {
     }
 
     fn flush(&mut self, stop: &dyn Fn() -> bool) -> Result<Vec<SampleId>> {
-        let ids = self.seal(stop)?;
-        self.unreported.add_ids(ids);
+        self.seal(stop)?;
         self.unreported.take_deferred()?;
-        let done = self.commit_earlier(stop);
-        self.unreported.replace_deferred(done);
+        self.unreported.deferred = self.commit_earlier(stop).err();
         Ok(self.unreported.take_ids())
     }
 
     /// Seals the open segment. Returns the ids that no call has returned yet.
     fn seal_now(&mut self, stop: &dyn Fn() -> bool) -> Result<Vec<SampleId>> {
-        let ids = self.seal(stop)?;
-        self.unreported.add_ids(ids);
+        self.seal(stop)?;
         Ok(self.unreported.take_ids())
     }
 
-    fn seal(&mut self, stop: &dyn Fn() -> bool) -> Result<Vec<SampleId>> {
-        let Some(writing) = self.open.writer().filter(|writing| writing.samples() > 0) else {
-            return Ok(Vec::new());
-        };
-        let info = (writing.info().id, writing.info().born);
-        let samples = writing.samples();
+    /// Seals the open segment, if it has samples. The current or the next call of the handle returns their ids.
+    fn seal(&mut self, stop: &dyn Fn() -> bool) -> Result<()> {
+        let Some(writing) = self.open.writer.as_ref().filter(|writing| writing.samples() > 0) else { return Ok(()) };
+        let (id, born, samples) = (writing.info().id, writing.info().born, writing.samples());
         // A segment that was named by an earlier call may have been adopted and listed since.
         let is_new = !writing.is_closed();
-        let (owner, discarded) = (&self.ring.me, self.open.discarded());
-        self.before_seal.call(Sealing { owner, id: info.0, born: info.1, samples, discarded })?;
+        if let Some(before_seal) = &mut self.before_seal {
+            let (owner, discarded) = (self.ring.me.as_str(), self.open.discarded);
+            before_seal(Sealing { owner, id, born, samples, discarded })?;
+        }
         let sealed = loop {
-            let Some(writing) = self.open.writer_mut() else { return Ok(Vec::new()) };
+            let Some(writing) = &mut self.open.writer else { return Ok(()) };
             match writing.seal() {
                 Ok((sealed, _)) => break sealed,
                 Err(error) if writing.must_discard() => {
@@ -252,22 +246,21 @@ impl Core {
             }
         };
         self.open.note_sealed();
-        let (id, born) = info;
         let staged = Staged { owner: self.ring.me.clone(), id, born, samples: sealed.samples, bytes: sealed.len };
-        self.queue.push(staged, is_new, self.open.is_auto());
-        let tally = self.queue.tally();
-        self.status.finished(tally.finished, tally.bytes);
-        if self.status.is_line_due() {
+        self.queue.push(staged, is_new, self.open.grouping.is_auto);
+        self.totals.finished += sealed.samples;
+        self.totals.waiting += sealed.samples;
+        self.totals.bytes += sealed.len;
+        self.heartbeat.report(|report| (report.samples, report.bytes) = (self.totals.finished, self.totals.bytes));
+        if self.progress.is_due() {
             self.log_progress("still running");
         }
-        Ok((0..sealed.samples).map(|ordinal| SampleId { segment: id, ordinal }).collect())
+        self.unreported.ids.extend((0..sealed.samples).map(|ordinal| SampleId { segment: id, ordinal }));
+        Ok(())
     }
 
     fn finish(&mut self, promote: bool, stop: &dyn Fn() -> bool) -> Result<Summary> {
-        let ended = match self.ring.check_is_there() {
-            Ok(()) => self.end(promote, stop),
-            gone => gone,
-        };
+        let ended = self.ring.check_is_there().and_then(|()| self.end(promote, stop));
         self.unlink_delivered(usize::MAX);
         let _ = self.ring.fs.remove_dir(&self.ring.layout.staging_of(&self.ring.me)); // fails if it is not empty
         match ended {
@@ -351,8 +344,13 @@ impl Core {
         }
     }
 
+    /// Logs a problem and reports it in the heartbeat, unless it is the same as the one before.
     fn problem(&mut self, message: String) {
-        self.status.problem(message);
+        if self.last_problem.as_ref() != Some(&message) {
+            tracing::warn!("{message}");
+            self.heartbeat.report(|report| report.last_error = Some(message.clone()));
+            self.last_problem = Some(message);
+        }
     }
 
     fn failed(&mut self, message: &str) {
@@ -365,7 +363,7 @@ impl Core {
 /// sample.
 impl Drop for Core {
     fn drop(&mut self) {
-        if self.open.is_auto()
+        if self.open.grouping.is_auto
             && let Err(error) = self.seal(&|| true)
         {
             tracing::warn!(%error, "lost the last samples of a generator that was dropped without finish()");

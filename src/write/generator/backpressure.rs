@@ -2,13 +2,12 @@
 //! manager is alive, a waiting generator does the manager's work.
 
 use super::Core;
-use super::status_log::StatusLog;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::fs::poll::Poller;
 use crate::ring::Ring;
+use crate::segment::writer::StagingWriter;
 use crate::times::{GeneratorClock, Writing};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -23,13 +22,12 @@ const SHARERS: u64 = 1 << 10;
 
 /// Limits what a generator writes, and paces its waits.
 pub(crate) struct Backpressure {
-    poller: Poller,
-    /// MAX_BYTES and MAX_FILES.
-    max_bytes: Option<u64>,
+    pub(super) poller: Poller,
+    /// MAX_FILES.
     max_files: Option<u64>,
     allowance: Allowance,
-    /// Seconds spent in pauses.
-    waited_seconds: f64,
+    /// Seconds spent in pauses so far.
+    pub(super) waited_seconds: f64,
     /// Measures the generator's times.
     pub(super) clock: Arc<GeneratorClock>,
     /// Whether a full generation waits for readers, and when that was last checked.
@@ -62,89 +60,12 @@ impl Backpressure {
     pub fn new(ring: &Ring, config: &Config) -> Backpressure {
         Backpressure {
             poller: Poller::new(ring.settings.poll).watch(&ring.layout.manifests()),
-            max_bytes: config.max_bytes,
             max_files: config.max_files,
             allowance: Allowance::default(),
             waited_seconds: 0.0,
             clock: Arc::new(GeneratorClock::start()),
             held_back: None,
         }
-    }
-
-    /// Returns the seconds spent in pauses so far.
-    pub fn waited_seconds(&self) -> f64 {
-        self.waited_seconds
-    }
-
-    /// Notes that there was room at `now_ms`, in milliseconds since 1970.
-    pub fn note_look(&mut self, now_ms: u64) {
-        self.allowance.since_ms = now_ms;
-    }
-
-    /// Returns what is missing for `bytes` more besides the `open_bytes` of the open segment; `None` if there is
-    /// room.
-    fn lacks_room(&mut self, ring: &Ring, open_bytes: u64, bytes: u64) -> Result<Option<String>> {
-        let root = ring.layout.root();
-        let space = ring.fs.space(root)?;
-        let needed = bytes.saturating_add(SPARE_BYTES);
-        if space.bytes < needed {
-            let place = root.display();
-            return Ok(Some(format!("room on the disk of {place}: less than the {needed} bytes that are needed")));
-        }
-        if let Some(inodes) = space.inodes.filter(|inodes| *inodes < SPARE_INODES) {
-            let place = root.display();
-            return Ok(Some(format!("inodes on the disk of {place}: {inodes} are free, {SPARE_INODES} are needed")));
-        }
-        let mut headroom = space.bytes - needed;
-        let (max_bytes, max_files) = (self.max_bytes, self.max_files);
-        if max_bytes.is_some() || max_files.is_some() {
-            let (used, files) = ring.usage()?;
-            let used = used + open_bytes;
-            if max_bytes.is_some_and(|max| used + bytes > max) {
-                return Ok(Some(format!("room under MAX_BYTES: {used} bytes are used, {bytes} more are needed")));
-            }
-            if max_files.is_some_and(|max| files + 1 > max) {
-                return Ok(Some(format!("room under MAX_FILES: {files} files are used")));
-            }
-            headroom = headroom.min(max_bytes.map_or(u64::MAX, |max| max - used - bytes));
-        }
-        self.allowance.bytes = MOST.min(headroom / SHARERS);
-        Ok(None)
-    }
-
-    /// Also ends waits when a name in `dir` appears or disappears. Returns true if this was not watched before; the
-    /// caller then checks once more before it waits.
-    pub fn also_watch(&mut self, dir: &Path) -> bool {
-        self.poller.also_watch(dir)
-    }
-
-    /// Stops watching what [`Backpressure::also_watch`] added.
-    pub fn watch_no_more(&mut self) {
-        self.poller.watch_no_more();
-    }
-
-    /// Waits for `what` for about one polling interval, or until a watched name changes.
-    ///
-    /// # Errors
-    /// [`Error::Interrupted`] if `stop` returns true.
-    fn pause(
-        &mut self,
-        what: &str,
-        poll: Duration,
-        status: &StatusLog,
-        stop: &dyn Fn() -> bool,
-        wait: Writing,
-    ) -> Result<()> {
-        if stop() {
-            return Err(Error::Interrupted { what: what.to_owned() });
-        }
-        self.clock.enter(wait);
-        let started = Instant::now();
-        status.waiting_for(what);
-        self.poller.pause(poll, stop);
-        status.waits_no_more();
-        self.waited_seconds += started.elapsed().as_secs_f64();
-        if stop() { Err(Error::Interrupted { what: what.to_owned() }) } else { Ok(()) }
     }
 }
 
@@ -157,11 +78,43 @@ impl Core {
             && self.backpressure.allowance.take(bytes, now_ms, self.ring.settings.poll)
     }
 
-    /// Blocks until the disk and the limits have room for `bytes` more.
-    pub(crate) fn await_room(&mut self, bytes: u64, stop: &dyn Fn() -> bool) -> Result<()> {
+    /// Returns what is missing for `bytes` more besides the open segment; `None` if there is room.
+    fn lacks_room(&mut self, bytes: u64) -> Result<Option<String>> {
+        let root = self.ring.layout.root();
+        let space = self.ring.fs.space(root)?;
+        let needed = bytes.saturating_add(SPARE_BYTES);
+        if space.bytes < needed {
+            let place = root.display();
+            return Ok(Some(format!("room on the disk of {place}: less than the {needed} bytes that are needed")));
+        }
+        if let Some(inodes) = space.inodes.filter(|inodes| *inodes < SPARE_INODES) {
+            let place = root.display();
+            return Ok(Some(format!("inodes on the disk of {place}: {inodes} are free, {SPARE_INODES} are needed")));
+        }
+        let mut headroom = space.bytes - needed;
+        let (max_bytes, max_files) = (self.ring.settings.max_bytes, self.backpressure.max_files);
+        if max_bytes.is_some() || max_files.is_some() {
+            let (used, files) = self.ring.usage()?;
+            let used = used + self.open.writer.as_ref().map_or(0, StagingWriter::bytes);
+            if max_bytes.is_some_and(|max| used + bytes > max) {
+                return Ok(Some(format!("room under MAX_BYTES: {used} bytes are used, {bytes} more are needed")));
+            }
+            if max_files.is_some_and(|max| files + 1 > max) {
+                return Ok(Some(format!("room under MAX_FILES: {files} files are used")));
+            }
+            headroom = headroom.min(max_bytes.map_or(u64::MAX, |max| max - used - bytes));
+        }
+        self.backpressure.allowance.bytes = MOST.min(headroom / SHARERS);
+        Ok(None)
+    }
+
+    /// Blocks until the disk and the limits have room for `bytes` more. `now_ms` is the time of the call, in milliseconds
+    /// since 1970.
+    pub(crate) fn await_room(&mut self, bytes: u64, now_ms: u64, stop: &dyn Fn() -> bool) -> Result<()> {
         loop {
-            match self.backpressure.lacks_room(&self.ring, self.open.bytes(), bytes) {
+            match self.lacks_room(bytes) {
                 Ok(None) => {
+                    self.backpressure.allowance.since_ms = now_ms;
                     self.backpressure.clock.end_wait();
                     return Ok(());
                 }
@@ -190,17 +143,26 @@ impl Core {
         Ok(())
     }
 
-    /// Waits for `what` for about one polling interval.
+    /// Waits for `what` for about one polling interval, or until a watched name changes.
     ///
     /// # Errors
     /// [`Error::Interrupted`] if `stop` returns true.
     pub(crate) fn pause(&mut self, what: &str, stop: &dyn Fn() -> bool) -> Result<()> {
-        self.backpressure.pause(what, self.ring.settings.poll, &self.status, stop, Writing::Room)
+        self.pause_in(Writing::Room, what, stop)
     }
 
-    /// Waits like [`Core::pause`] for readers that REUSE min protects.
-    pub(crate) fn pause_for_readers(&mut self, what: &str, stop: &dyn Fn() -> bool) -> Result<()> {
-        self.backpressure.pause(what, self.ring.settings.poll, &self.status, stop, Writing::Readers)
+    /// Waits like [`Core::pause`]. The clock counts the time as `wait`.
+    pub(crate) fn pause_in(&mut self, wait: Writing, what: &str, stop: &dyn Fn() -> bool) -> Result<()> {
+        if stop() {
+            return Err(Error::Interrupted { what: what.to_owned() });
+        }
+        self.backpressure.clock.enter(wait);
+        let started = Instant::now();
+        self.heartbeat.report(|report| report.doing = format!("waiting for {what}"));
+        self.backpressure.poller.pause(self.ring.settings.poll, stop);
+        self.heartbeat.report(|report| report.doing.clear());
+        self.backpressure.waited_seconds += started.elapsed().as_secs_f64();
+        if stop() { Err(Error::Interrupted { what: what.to_owned() }) } else { Ok(()) }
     }
 
     /// Returns whether the full generation waits for readers. The answer may be a sixteenth of a lease old, because

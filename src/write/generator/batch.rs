@@ -35,17 +35,17 @@ impl Core {
             }
             rows.push(len as usize);
         }
-        self.open.check_finite(&self.ring.descriptor.sample, &whole)?;
+        self.finite.check(&self.ring.descriptor.sample, &whole)?;
         let (mut one, meta) = (whole.clone(), Meta::new());
         let bytes: usize = rows.iter().sum();
-        let (mut now, mut waited) = (unix_ms(), self.backpressure.waited_seconds());
+        let (mut now, mut waited) = (unix_ms(), self.backpressure.waited_seconds);
         let mut asked = now;
         for n in 0..count {
             for ((one, whole), row) in one.iter_mut().zip(&whole).zip(&rows) {
                 one.data = &whole.data[n * row..(n + 1) * row];
             }
-            if n % CLOCKED == 0 || bytes > CLOCKED_BYTES || waited < self.backpressure.waited_seconds() {
-                (now, waited) = (unix_ms(), self.backpressure.waited_seconds());
+            if n % CLOCKED == 0 || bytes > CLOCKED_BYTES || waited < self.backpressure.waited_seconds {
+                (now, waited) = (unix_ms(), self.backpressure.waited_seconds);
                 if now.abs_diff(asked) >= ASKED {
                     asked = now;
                     if stop() {
@@ -53,10 +53,10 @@ impl Core {
                     }
                 }
             }
-            self.unreported.forget_discarded();
+            self.unreported.discarded = None;
             self.put(&SampleRef { parts: &one, meta: &meta, unix_ms: now }, false, stop)?;
             // The discarded segment may contain samples of this batch.
-            self.unreported.take_discarded()?;
+            self.unreported.discarded.take().map_or(Ok(()), Err)?;
             // An error after samples were finished ends the batch. After the last sample, the next call returns it.
             if n + 1 < count {
                 self.unreported.take_deferred()?;

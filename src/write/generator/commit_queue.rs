@@ -1,13 +1,12 @@
 //! The queue of a generator's sealed segments, until a manifest lists them.
 
 use super::Core;
-use super::status_log::StatusLog;
 use crate::commit::{Commit, CommitOutcome, ManifestCursor, Staged};
 use crate::error::{Error, Result};
 use crate::manifest::store::Lookup;
-use crate::ring::Ring;
 use crate::ring::settings::Settings;
 use crate::swap::promote::{PromoteWhen, Promoted};
+use crate::times::Writing;
 use crate::unix_ms;
 use ringreel_format::SegmentId;
 use std::collections::VecDeque;
@@ -20,28 +19,6 @@ const FEW: usize = 16;
 const SOME: usize = 256;
 /// Shortest time that a generator at its end waits for a generation that no process can promote.
 const SEAL_PATIENCE: Duration = Duration::from_secs(10);
-
-/// Samples in the queue's segments, by outcome.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Tally {
-    /// Sealed, and safe if this process dies.
-    pub finished: u64,
-    /// Bytes of their segments.
-    pub bytes: u64,
-    /// Of those finished, listed by a manifest, as far as this generator has seen.
-    pub delivered: u64,
-    /// Of those finished, found damaged before a manifest listed them.
-    pub quarantined: u64,
-    /// Of those finished, removed by hand before a manifest listed them.
-    pub lost: u64,
-}
-
-impl Tally {
-    /// Returns the samples that are finished but not listed yet.
-    pub fn waiting(&self) -> u64 {
-        self.finished - self.delivered - self.quarantined - self.lost
-    }
-}
 
 /// A generation that waits for its manifest while this generator fills the one after it.
 #[derive(Clone, Copy, Debug)]
@@ -67,11 +44,10 @@ pub(crate) struct CommitQueue {
     listed: VecDeque<SegmentId>,
     /// The last generation that was seen to wait for its manifest.
     ahead: Option<Ahead>,
-    tally: Tally,
 }
 
-/// Why [`CommitQueue::link`] returned.
-pub(crate) enum Linking {
+/// Why [`Core::link_next`] returned.
+enum Linking {
     /// Every segment has a place.
     Done,
     /// This generation takes no more; the first segment without a place has waited for this long.
@@ -84,147 +60,13 @@ impl CommitQueue {
     /// Adds a sealed segment. `is_new`: the segment had no name before, so no manifest read so far lists it.
     /// `is_cut`: its owner sealed it early to fit into the remaining room.
     pub fn push(&mut self, staged: Staged, is_new: bool, is_cut: bool) {
-        self.tally.finished += staged.samples;
-        self.tally.bytes += staged.bytes;
         let commit = if is_new { Commit::sealed_after(staged, self.reconciled) } else { Commit::new(staged) };
         self.commits.push(commit.cut(is_cut));
-    }
-
-    /// Returns the samples by outcome.
-    pub fn tally(&self) -> Tally {
-        self.tally
-    }
-
-    /// Returns the newest manifest that all segments were looked up in.
-    pub fn reconciled(&self) -> u64 {
-        self.reconciled
-    }
-
-    /// Returns whether no segment waits for a manifest: each is listed, quarantined or lost.
-    pub fn is_delivered(&self) -> bool {
-        self.commits.is_empty()
-    }
-
-    /// Returns whether the queue has no more work: all segments are delivered and their staging names are removed.
-    pub fn is_idle(&self) -> bool {
-        self.commits.is_empty() && self.listed.is_empty()
-    }
-
-    /// Returns the number of samples that no manifest is known to list.
-    pub fn samples(&self) -> u64 {
-        self.commits.iter().map(|commit| commit.staged.samples).sum()
     }
 
     /// Returns whether a finished segment has no place in a generation yet.
     pub fn has_unplaced(&self) -> bool {
         self.placed < self.commits.len()
-    }
-
-    /// Looks earlier segments up in newer manifests, up to `newest`.
-    fn reconcile(&mut self, ring: &Ring, newest: u64, status: &mut StatusLog) -> Result<()> {
-        if newest == self.reconciled {
-            return Ok(());
-        }
-        let (mut all, mut looked) = (true, ManifestCursor::default());
-        self.placed = 0;
-        for mut commit in std::mem::take(&mut self.commits) {
-            match self.look_up(ring, &mut commit, newest, &mut looked) {
-                Ok(CommitOutcome::Delivered(_)) => self.tally.delivered += commit.staged.samples,
-                Ok(CommitOutcome::Quarantined(why)) => self.quarantined(&commit, &why, status),
-                Ok(_) => self.commits.push(commit),
-                Err(error @ Error::Lost { .. }) => {
-                    self.tally.lost += commit.staged.samples;
-                    status.problem(error.to_string());
-                }
-                Err(error) => {
-                    status.problem(error.to_string());
-                    self.commits.push(commit);
-                    all = false;
-                }
-            }
-        }
-        if all {
-            self.reconciled = newest;
-        }
-        Ok(())
-    }
-
-    /// Looks one segment up, and makes a step of its commit if no manifest lists it. A listed segment keeps its
-    /// staging name for now, because a generation may have thousands of this generator's segments.
-    fn look_up(
-        &mut self,
-        ring: &Ring,
-        commit: &mut Commit,
-        newest: u64,
-        looked: &mut ManifestCursor,
-    ) -> Result<CommitOutcome> {
-        if let Some(n) = commit.linked().filter(|n| *n > newest) {
-            return Ok(CommitOutcome::Linked(n));
-        }
-        if let Lookup::Listed(n) = ring.look_up(commit, newest, looked)? {
-            self.listed.push_back(commit.staged.id);
-            return Ok(CommitOutcome::Delivered(Some(n)));
-        }
-        ring.commit_step(commit, false)
-    }
-
-    /// Removes at most `most` staging names of listed segments.
-    fn unlink_delivered(&mut self, ring: &Ring, most: usize, status: &mut StatusLog) {
-        for _ in 0..most.min(self.listed.len()) {
-            let Some(id) = self.listed.pop_front() else { return };
-            if let Err(error) = ring.unlink_if_allowed(&ring.layout.sealed(&ring.me, id)) {
-                status.problem(error.to_string());
-                self.listed.push_back(id);
-            }
-        }
-    }
-
-    /// Links the segments that are not linked yet, until a segment finds no room or a step fails.
-    ///
-    /// # Errors
-    /// Permanent errors: a file of this generator that it may not link, [`Error::Lost`].
-    fn link(&mut self, ring: &Ring, status: &mut StatusLog) -> Result<Linking> {
-        let mut n = self.placed;
-        while n < self.commits.len() {
-            self.placed = n; // skips the linked segments, which may be thousands, at the next call
-            if self.commits[n].linked().is_some() {
-                n += 1;
-                continue;
-            }
-            let waited = self.unplaced_since.get_or_insert_with(Instant::now).elapsed();
-            let thorough = waited > ring.settings.poll * 2;
-            match ring.commit_step(&mut self.commits[n], thorough) {
-                Ok(CommitOutcome::Linked(_)) => {
-                    n += 1;
-                    self.unplaced_since = None;
-                }
-                Ok(CommitOutcome::Delivered(_)) => self.tally.delivered += self.commits.remove(n).staged.samples,
-                Ok(CommitOutcome::Quarantined(why)) => {
-                    let commit = self.commits.remove(n);
-                    self.quarantined(&commit, &why, status);
-                }
-                Ok(CommitOutcome::Wait(generation)) => return Ok(Linking::Full(generation, waited)),
-                Ok(CommitOutcome::Refused) => {
-                    return Err(Error::Coordination(
-                        "the filesystem refuses to link this generator's own segment; check the ring's permissions"
-                            .to_owned(),
-                    ));
-                }
-                Err(error @ Error::Lost { .. }) => {
-                    self.tally.lost += self.commits.remove(n).staged.samples;
-                    return Err(error);
-                }
-                Err(error) => return Ok(Linking::Failed(error)),
-            }
-        }
-        self.placed = n;
-        self.unplaced_since = None;
-        Ok(Linking::Done)
-    }
-
-    fn quarantined(&mut self, commit: &Commit, why: &str, status: &mut StatusLog) {
-        self.tally.quarantined += commit.staged.samples;
-        status.problem(format!("{} finished samples were moved to quarantine: {why}", commit.staged.samples));
     }
 
     /// Checks generation `begun`, the last one that was seen to wait for its manifest. If it still waits and a check
@@ -270,7 +112,7 @@ impl Core {
     /// segments.
     pub(crate) fn keep_up(&mut self) {
         let is_due = self.manager.is_round_due(self.ring.settings.lease);
-        if self.queue.is_idle() && !is_due {
+        if self.queue.commits.is_empty() && self.queue.listed.is_empty() && !is_due {
             return;
         }
         match self.advance() {
@@ -290,16 +132,15 @@ impl Core {
     /// Seals the open segment before a wait: its samples do not stay unfinished, and the promotion that the generator
     /// waits for may need them.
     fn seal_group(&mut self, stop: &dyn Fn() -> bool) -> Result<()> {
-        if self.open.holds_group() { self.seal_or_discard(stop) } else { Ok(()) }
+        if self.open.grouping.is_auto { self.seal_or_discard(stop) } else { Ok(()) }
     }
 
     /// Seals the open segment. If that fails, discards it with its samples, which were never finished and are counted
     /// in the summary. The caller's own sample is not among them.
     pub(crate) fn seal_or_discard(&mut self, stop: &dyn Fn() -> bool) -> Result<()> {
         match self.seal(stop) {
-            Ok(ids) => self.unreported.add_ids(ids),
-            Err(error) if self.is_thrown_away(&error) => self.unreported.note_discarded(error),
-            Err(error) => return Err(error),
+            Err(error) if self.is_thrown_away(&error) => self.unreported.discarded = Some(error),
+            done => done?,
         }
         Ok(())
     }
@@ -318,18 +159,17 @@ impl Core {
     /// Returns whether a segment that could not be sealed was discarded, as on a full disk or after another process
     /// removed it.
     pub(crate) fn is_thrown_away(&self, error: &Error) -> bool {
-        self.open.is_none() && (error.is_retryable() || error.is_gone())
+        self.open.writer.is_none() && (error.is_retryable() || error.is_gone())
     }
 
     /// Seals the open segment if its first sample has waited for SEGMENT_SECONDS, and commits it. The next call
     /// returns the ids and a permanent error. Returns whether to try again later.
     pub(crate) fn seal_if_old(&mut self) -> bool {
-        if !self.open.is_old(unix_ms()) {
+        if !self.open.grouping.is_old(unix_ms()) {
             return false;
         }
         match self.seal(&|| true) {
-            Ok(ids) => {
-                self.unreported.add_ids(ids);
+            Ok(()) => {
                 if let Err(error) = self.commit_all(&|| true, false).and_then(|()| self.promote_if_filled()) {
                     self.defer(error);
                 }
@@ -350,7 +190,7 @@ impl Core {
 
     /// Promotes a generation that this generator has filled, if no manager is alive.
     pub(crate) fn promote_if_filled(&mut self) -> Result<()> {
-        if self.ring.seems_full(self.queue.reconciled()) { self.promote_full() } else { Ok(()) }
+        if self.ring.seems_full(self.queue.reconciled) { self.promote_full() } else { Ok(()) }
     }
 
     /// Promotes full generations if no manager is alive. There may be two: one that waits for its manifest, and the
@@ -365,19 +205,120 @@ impl Core {
     /// Looks earlier segments up in all manifests.
     pub(crate) fn reconcile(&mut self) -> Result<()> {
         let newest = self.ring.manifests.newest()?;
-        self.queue.reconcile(&self.ring, newest, &mut self.status)
+        if newest == self.queue.reconciled {
+            return Ok(());
+        }
+        let (mut all, mut looked) = (true, ManifestCursor::default());
+        self.queue.placed = 0;
+        for mut commit in std::mem::take(&mut self.queue.commits) {
+            match self.look_up(&mut commit, newest, &mut looked) {
+                Ok(CommitOutcome::Delivered(_)) => self.note_delivered(&commit),
+                Ok(CommitOutcome::Quarantined(why)) => self.note_quarantined(&commit, &why),
+                Ok(_) => self.queue.commits.push(commit),
+                Err(error @ Error::Lost { .. }) => {
+                    self.totals.waiting -= commit.staged.samples;
+                    self.problem(error.to_string());
+                }
+                Err(error) => {
+                    self.problem(error.to_string());
+                    self.queue.commits.push(commit);
+                    all = false;
+                }
+            }
+        }
+        if all {
+            self.queue.reconciled = newest;
+        }
+        Ok(())
+    }
+
+    /// Looks one segment up, and makes a step of its commit if no manifest lists it. A listed segment keeps its
+    /// staging name for now, because a generation may have thousands of this generator's segments.
+    fn look_up(&mut self, commit: &mut Commit, newest: u64, looked: &mut ManifestCursor) -> Result<CommitOutcome> {
+        if let Some(n) = commit.linked().filter(|n| *n > newest) {
+            return Ok(CommitOutcome::Linked(n));
+        }
+        if let Lookup::Listed(n) = self.ring.look_up(commit, newest, looked)? {
+            self.queue.listed.push_back(commit.staged.id);
+            return Ok(CommitOutcome::Delivered(Some(n)));
+        }
+        self.ring.commit_step(commit, false)
     }
 
     /// Removes at most `most` staging names of listed segments.
     pub(crate) fn unlink_delivered(&mut self, most: usize) {
-        self.queue.unlink_delivered(&self.ring, most, &mut self.status);
+        for _ in 0..most.min(self.queue.listed.len()) {
+            let Some(id) = self.queue.listed.pop_front() else { return };
+            if let Err(error) = self.ring.unlink_if_allowed(&self.ring.layout.sealed(&self.ring.me, id)) {
+                self.problem(error.to_string());
+                self.queue.listed.push_back(id);
+            }
+        }
+    }
+
+    /// Links the segments that are not linked yet, until a segment finds no room or a step fails.
+    ///
+    /// # Errors
+    /// Permanent errors: a file of this generator that it may not link, [`Error::Lost`].
+    fn link_next(&mut self) -> Result<Linking> {
+        let mut n = self.queue.placed;
+        while n < self.queue.commits.len() {
+            self.queue.placed = n; // skips the linked segments, which may be thousands, at the next call
+            if self.queue.commits[n].linked().is_some() {
+                n += 1;
+                continue;
+            }
+            let waited = self.queue.unplaced_since.get_or_insert_with(Instant::now).elapsed();
+            let thorough = waited > self.ring.settings.poll * 2;
+            match self.ring.commit_step(&mut self.queue.commits[n], thorough) {
+                Ok(CommitOutcome::Linked(_)) => {
+                    n += 1;
+                    self.queue.unplaced_since = None;
+                }
+                Ok(CommitOutcome::Delivered(_)) => {
+                    let commit = self.queue.commits.remove(n);
+                    self.note_delivered(&commit);
+                }
+                Ok(CommitOutcome::Quarantined(why)) => {
+                    let commit = self.queue.commits.remove(n);
+                    self.note_quarantined(&commit, &why);
+                }
+                Ok(CommitOutcome::Wait(generation)) => return Ok(Linking::Full(generation, waited)),
+                Ok(CommitOutcome::Refused) => {
+                    return Err(Error::Coordination(
+                        "the filesystem refuses to link this generator's own segment; check the ring's permissions"
+                            .to_owned(),
+                    ));
+                }
+                Err(error @ Error::Lost { .. }) => {
+                    self.totals.waiting -= self.queue.commits.remove(n).staged.samples;
+                    return Err(error);
+                }
+                Err(error) => return Ok(Linking::Failed(error)),
+            }
+        }
+        self.queue.placed = n;
+        self.queue.unplaced_since = None;
+        Ok(Linking::Done)
+    }
+
+    fn note_delivered(&mut self, commit: &Commit) {
+        self.totals.waiting -= commit.staged.samples;
+        self.totals.delivered += commit.staged.samples;
+    }
+
+    fn note_quarantined(&mut self, commit: &Commit, why: &str) {
+        let samples = commit.staged.samples;
+        self.totals.waiting -= samples;
+        self.totals.quarantined += samples;
+        self.problem(format!("{samples} finished samples were moved to quarantine: {why}"));
     }
 
     /// Links all segments that have no link yet. If the generation has no room, blocks until it is promoted (`wait`),
     /// or returns. A segment that is not linked stays in staging, and is adopted after this process has ended.
     pub(crate) fn commit_all(&mut self, stop: &dyn Fn() -> bool, wait: bool) -> Result<()> {
         let done = self.link_all(stop, wait);
-        self.backpressure.watch_no_more();
+        self.backpressure.poller.watch_no_more();
         if wait {
             self.backpressure.clock.end_wait();
         }
@@ -386,7 +327,7 @@ impl Core {
 
     fn link_all(&mut self, stop: &dyn Fn() -> bool, wait: bool) -> Result<()> {
         loop {
-            match self.queue.link(&self.ring, &mut self.status)? {
+            match self.link_next()? {
                 Linking::Done => return Ok(()),
                 Linking::Full(generation, waited) => {
                     if !wait || stop() {
@@ -411,16 +352,14 @@ impl Core {
     /// Waits once for a full generation to be promoted. Commits may lose their place in it.
     fn wait_for_promotion(&mut self, generation: u64, waited: Duration, stop: &dyn Fn() -> bool) -> Result<()> {
         // From the rename on, the next generation fills.
-        if self.backpressure.also_watch(self.ring.layout.root()) {
+        if self.backpressure.poller.also_watch(self.ring.layout.root()) {
             return Ok(());
         }
         self.unlink_delivered(FEW);
         if !self.run_maintenance(waited)? {
             let what = format!("generation {generation} to be promoted");
-            match self.waits_for_readers() {
-                true => self.pause_for_readers(&what, stop)?,
-                false => self.pause(&what, stop)?,
-            }
+            let wait = if self.waits_for_readers() { Writing::Readers } else { Writing::Room };
+            self.pause_in(wait, &what, stop)?;
         }
         self.reconcile().or_else(|error| self.retry_or_fail(error, "reading the manifests", stop))
     }
@@ -428,10 +367,10 @@ impl Core {
     /// Promotes generations that are not full until manifests list all segments of this generator.
     pub(crate) fn make_visible(&mut self, stop: &dyn Fn() -> bool) -> Result<()> {
         let mut idle = Instant::now();
-        while !self.queue.is_delivered() {
+        while !self.queue.commits.is_empty() {
             match self.ring.promote(PromoteWhen::NotEmpty) {
                 Ok(Promoted::Done(promotion)) => {
-                    self.swaps += u64::from(promotion.ours);
+                    self.totals.swaps += u64::from(promotion.ours);
                     idle = Instant::now();
                     if let Err(error) = self.ring.reclaim() {
                         self.retry_or_fail(error, "reclaiming", stop)?;
@@ -440,10 +379,10 @@ impl Core {
                 // Waits without a limit for readers that REUSE min protects.
                 Ok(Promoted::Blocked { .. }) if self.ring.has_readers()? => {
                     idle = Instant::now();
-                    self.pause_for_readers("the generation before the last one to be read", stop)?;
+                    self.pause_in(Writing::Readers, "the generation before the last one to be read", stop)?;
                 }
                 Ok(not_done) if idle.elapsed() > (self.ring.settings.lease * 2).max(SEAL_PATIENCE) => {
-                    let left = self.queue.samples();
+                    let left = self.totals.waiting;
                     let why = match not_done {
                         Promoted::Blocked { why, .. } => format!(" while the ring waits for {why}"),
                         _ => String::new(),

@@ -21,7 +21,7 @@ const PART_OF_GENERATION: u64 = 8;
 #[derive(Debug)]
 pub(crate) struct Grouping {
     /// Whether SEGMENT_SAMPLES is `auto`.
-    is_auto: bool,
+    pub is_auto: bool,
     /// Most samples of a segment.
     most: u64,
     bytes: u64,
@@ -30,7 +30,8 @@ pub(crate) struct Grouping {
     last_ms: u64,
     /// When the first sample of the open segment was written, if a segment is open.
     first_ms: Option<u64>,
-    is_complete: bool,
+    /// Whether the segment is to be sealed before the next sample is written.
+    pub is_complete: bool,
 }
 
 impl Grouping {
@@ -47,11 +48,6 @@ impl Grouping {
         }
     }
 
-    /// Returns whether SEGMENT_SAMPLES is `auto`.
-    pub fn is_auto(&self) -> bool {
-        self.is_auto
-    }
-
     /// Notes that a sample was appended at `now_ms`. The segment now has `samples` and `bytes`. `share` is this
     /// generator's share of the room in the generation that fills.
     pub fn appended(&mut self, samples: u64, bytes: u64, share: u64, now_ms: u64) {
@@ -64,11 +60,6 @@ impl Grouping {
                 || since_last >= self.millis
                 || now_ms.abs_diff(first_ms) >= self.millis);
         self.is_complete |= is_full || is_due;
-    }
-
-    /// Returns whether the segment is to be sealed before the next sample is written.
-    pub fn is_complete(&self) -> bool {
-        self.is_complete
     }
 
     /// Returns whether the first sample has waited for `SEGMENT_SECONDS`.
@@ -101,7 +92,7 @@ mod tests {
         for n in 0..samples {
             open += 1;
             grouping.appended(open, open * bytes, share, START + n * millis);
-            if grouping.is_complete() {
+            if grouping.is_complete {
                 found.push(open);
                 (open, _) = (0, grouping.reset());
             }
@@ -139,10 +130,10 @@ mod tests {
         let mut auto = grouping("SEGMENT_SAMPLES: auto", 800);
         assert!(!auto.is_old(START), "no sample is open");
         auto.appended(1, 1, 100, START);
-        assert!(auto.is_complete(), "the first sample of a generator");
+        assert!(auto.is_complete, "the first sample of a generator");
         auto.reset();
         auto.appended(1, 1, 100, START + 100);
-        assert!(!auto.is_complete() && !auto.is_old(START + 599) && auto.is_old(START + 600));
+        assert!(!auto.is_complete && !auto.is_old(START + 599) && auto.is_old(START + 600));
         auto.reset();
         assert!(!auto.is_old(START + 10_000));
     }

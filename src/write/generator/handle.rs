@@ -106,7 +106,7 @@ impl Generator {
 
     /// Returns the number of samples written so far, finished or not, without those lost with an unfinished segment.
     pub fn written(&self) -> u64 {
-        lock(&self.core).written()
+        lock(&self.core).open.written
     }
 
     /// Seals the open segment and blocks until it has a place in a generation. Returns the ids of the samples that

@@ -76,7 +76,7 @@ impl Core {
         });
         match done {
             Ok(Promoted::Done(promotion)) => {
-                self.swaps += u64::from(promotion.ours);
+                self.totals.swaps += u64::from(promotion.ours);
                 tracing::debug!(
                     generation = promotion.manifest.summary.generation,
                     "promoted by a generator, because no manager is alive"

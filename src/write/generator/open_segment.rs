@@ -1,7 +1,6 @@
 //! The segment to which a generator appends: how it is written, and when it is complete.
 
 use super::adaptive_compression::AdaptiveCompression;
-use super::finite::Finite;
 use super::grouping::Grouping;
 use super::schema;
 use crate::config::{Compress, Config};
@@ -16,16 +15,15 @@ use std::sync::Arc;
 
 /// The open segment, if any, and the rules for the next ones.
 pub(crate) struct OpenSegment {
-    writer: Option<StagingWriter>,
+    pub writer: Option<StagingWriter>,
     options: StagingOptions,
     compression: AdaptiveCompression,
-    finite: Finite,
-    grouping: Grouping,
+    pub grouping: Grouping,
     strict_schema: bool,
     /// Samples written, without those that were discarded.
-    number: u64,
+    pub written: u64,
     /// Samples that were discarded with a segment that could not be completed.
-    discarded: u64,
+    pub discarded: u64,
 }
 
 impl OpenSegment {
@@ -47,82 +45,28 @@ impl OpenSegment {
             writer: None,
             options,
             compression,
-            finite: Finite::new(config.check_finite),
             grouping: Grouping::new(config, ring.descriptor.swap_cap),
             strict_schema: config.strict_schema,
-            number: 0,
+            written: 0,
             discarded: 0,
         }
     }
 
-    /// Returns its writer.
-    pub fn writer(&self) -> Option<&StagingWriter> {
-        self.writer.as_ref()
-    }
-
-    /// Returns its writer, to seal it.
-    pub fn writer_mut(&mut self) -> Option<&mut StagingWriter> {
-        self.writer.as_mut()
-    }
-
-    /// Returns whether no segment is open.
-    pub fn is_none(&self) -> bool {
-        self.writer.is_none()
-    }
-
-    /// Returns the bytes in it so far.
-    pub fn bytes(&self) -> u64 {
-        self.writer.as_ref().map_or(0, StagingWriter::bytes)
-    }
-
-    /// Returns the samples written so far, without those that were discarded.
-    pub fn written(&self) -> u64 {
-        self.number
-    }
-
-    /// Returns the samples discarded so far.
-    pub fn discarded(&self) -> u64 {
-        self.discarded
-    }
-
-    /// Returns whether SEGMENT_SAMPLES is `auto`.
-    pub fn is_auto(&self) -> bool {
-        self.grouping.is_auto()
-    }
-
-    /// Returns whether it has samples and SEGMENT_SAMPLES is `auto`.
-    pub fn holds_group(&self) -> bool {
-        self.grouping.is_auto() && self.writer.as_ref().is_some_and(|writer| writer.samples() > 0)
-    }
-
     /// Returns whether it has a sample and takes another one.
     pub fn grows(&self) -> bool {
-        let grows = |it: &StagingWriter| it.samples() > 0 && !it.is_closed() && !self.grouping.is_complete();
+        let grows = |it: &StagingWriter| it.samples() > 0 && !it.is_closed() && !self.grouping.is_complete;
         self.writer.as_ref().is_some_and(grows)
     }
 
     /// Returns whether a segment is open that must be sealed before the next sample. A segment that could not get its
     /// name, or could not be closed, takes no more samples.
     pub fn takes_no_more(&self) -> bool {
-        self.writer.as_ref().is_some_and(|it| it.is_closed() || self.grouping.is_complete())
+        self.writer.as_ref().is_some_and(|it| it.is_closed() || self.grouping.is_complete)
     }
 
     /// Returns whether a segment is open that has all its samples.
     pub fn is_complete(&self) -> bool {
-        self.writer.is_some() && self.grouping.is_complete()
-    }
-
-    /// Returns whether its first sample has waited for `SEGMENT_SECONDS`.
-    pub fn is_old(&self, now_ms: u64) -> bool {
-        self.grouping.is_old(now_ms)
-    }
-
-    /// Checks `parts`, whose names are `names`, for NaN and infinite elements.
-    ///
-    /// # Errors
-    /// As [`Finite::check`].
-    pub fn check_finite(&mut self, names: &[String], parts: &[PartRef<'_>]) -> Result<()> {
-        self.finite.check(names, parts)
+        self.writer.is_some() && self.grouping.is_complete
     }
 
     /// Decides how these parts, and those of later samples, are stored. Returns the decision for each part if one has
@@ -155,9 +99,9 @@ impl OpenSegment {
             }
             return Err(error);
         }
-        self.number += 1;
+        self.written += 1;
         let (samples, bytes) = (writer.samples(), writer.bytes());
-        let share = if self.grouping.is_auto() { ring.share_of_room() } else { u64::MAX };
+        let share = if self.grouping.is_auto { ring.share_of_room() } else { u64::MAX };
         self.grouping.appended(samples, bytes, share, sample.unix_ms);
         Ok(())
     }
@@ -172,13 +116,13 @@ impl OpenSegment {
         provenance.set("pid", Value::Int(i128::from(std::process::id())));
         let id = SegmentId(random_bytes());
         let born = ring.manifests.newest()? + 1;
-        if self.number == 0 && self.grouping.is_auto() {
+        if self.written == 0 && self.grouping.is_auto {
             ring.look_for_room()?;
         }
-        if self.number == 0 {
+        if self.written == 0 {
             schema::compare(ring, &schema, born - 1, self.strict_schema)?;
         }
-        let info = SegmentInfo { id, born, created_unix_ms: unix_ms(), first_number: self.number, schema, provenance };
+        let info = SegmentInfo { id, born, created_unix_ms: unix_ms(), first_number: self.written, schema, provenance };
         StagingWriter::begin(ring.fs.clone(), &ring.layout, &ring.me, info, &self.options)
     }
 
@@ -192,7 +136,7 @@ impl OpenSegment {
     pub fn throw_away(&mut self) -> (Option<StagingWriter>, u64) {
         let gone = self.writer.take();
         let lost = gone.as_ref().map_or(0, StagingWriter::samples);
-        self.number -= lost;
+        self.written -= lost;
         self.discarded += lost;
         self.grouping.reset();
         (gone, lost)

@@ -24,28 +24,15 @@ pub struct Sealing<'a> {
     pub discarded: u64,
 }
 
-type Callback = Box<dyn FnMut(Sealing<'_>) -> Result<()> + Send>;
-
-/// The callback, if there is one.
-#[derive(Default)]
-pub(crate) struct BeforeSeal(Option<Callback>);
-
-impl BeforeSeal {
-    /// Calls it.
-    ///
-    /// # Errors
-    /// Its error; the segment is not sealed then.
-    pub fn call(&mut self, sealing: Sealing<'_>) -> Result<()> {
-        self.0.as_mut().map_or(Ok(()), |callback| callback(sealing))
-    }
-}
+/// The callback. If it returns an error, the segment is not sealed.
+pub(crate) type BeforeSeal = Box<dyn FnMut(Sealing<'_>) -> Result<()> + Send>;
 
 impl Generator {
     /// Calls `callback` before each seal of a segment, from the thread that seals it. When sealing is retried, the
     /// callback is called again for the same segment. If it fails, the segment stays open, and the call that would
     /// have sealed it returns the error.
     pub fn before_seal(&mut self, callback: impl FnMut(Sealing<'_>) -> Result<()> + Send + 'static) {
-        super::handle::lock(&self.core).before_seal = BeforeSeal(Some(Box::new(callback)));
+        super::handle::lock(&self.core).before_seal = Some(Box::new(callback));
     }
 }
 
