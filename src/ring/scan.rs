@@ -112,11 +112,8 @@ impl Ring {
                 found.segments.push(entry.clone());
                 continue;
             }
-            match self.read_entry(dir, parsed, &name) {
-                Ok(entry) => {
-                    let entry = scan.keep(entry);
-                    found.segments.push(entry);
-                }
+            match self.read_named_entry(dir, parsed, &name) {
+                Ok(entry) => found.segments.push(scan.keep(entry)),
                 Err(Error::Fs { source }) if source.is_gone() => {}
                 // The segment may be intact, so no manifest may be published without it.
                 Err(Error::Fs { source }) if source.is_exhausted() => return Err(source.into()),
@@ -130,9 +127,9 @@ impl Ring {
         Ok(found)
     }
 
-    fn read_entry(&self, dir: &Path, parsed: SegmentName, name: &str) -> Result<SegmentEntry> {
-        let tail = read_tail(&*self.fs, &dir.join(name))?;
-        let entry = self.entry(&tail, parsed.index, name)?;
+    /// Like [`Ring::read_entry`], but also refuses a segment whose name has a different number of samples.
+    fn read_named_entry(&self, dir: &Path, parsed: SegmentName, name: &str) -> Result<SegmentEntry> {
+        let entry = self.read_entry(dir, name, parsed.index)?;
         if entry.samples == parsed.samples {
             return Ok(entry);
         }
@@ -140,10 +137,10 @@ impl Ring {
         Err(Error::Format { path: name.into(), source: FormatError::NotASegment { why } })
     }
 
-    /// Builds the manifest entry of a segment. Returns an error for a segment that no manifest may
-    /// list.
-    pub(crate) fn entry(&self, tail: &Tail, index: u64, name: &str) -> Result<SegmentEntry> {
-        let entry = SegmentEntry::of(tail, index);
+    /// Reads the footer of a segment in `dir`, and builds its manifest entry. Returns an error for
+    /// a segment that no manifest may list.
+    pub(crate) fn read_entry(&self, dir: &Path, name: &str, index: u64) -> Result<SegmentEntry> {
+        let entry = SegmentEntry::of(&read_tail(&*self.fs, &dir.join(name))?, index);
         let why = match entry.samples {
             _ if !is_owner(&entry.owner) => "its owner name is not a valid ringreel owner name",
             0 => "it has no samples",

@@ -11,7 +11,6 @@ use crate::manifest::store::Lookup;
 use crate::manifest::{Manifest, SegmentEntry};
 use crate::ring::Ring;
 use crate::ring::scan::ScannedGeneration;
-use crate::segment::reader::read_tail;
 use ringreel_format::SegmentId;
 use std::collections::HashSet;
 use std::path::Path;
@@ -31,11 +30,6 @@ pub enum Delivery {
 }
 
 impl Ring {
-    /// Returns whether a manifest from the segment's `born` up to `newest` lists it.
-    pub(crate) fn delivery(&self, entry: &SegmentEntry, newest: u64) -> Result<Delivery> {
-        self.delivery_from(entry, entry.born, newest)
-    }
-
     /// Returns whether a manifest from `from` up to `newest` lists the segment.
     pub fn delivery_from(&self, entry: &SegmentEntry, from: u64, newest: u64) -> Result<Delivery> {
         match self.manifests.find(entry.id, from, newest) {
@@ -60,11 +54,8 @@ impl Ring {
         judge: &dyn Fn(&SegmentEntry) -> Result<Delivery>,
     ) -> Result<Vec<(SegmentEntry, Delivery)>> {
         let mut found = Vec::new();
-        match surely(&*self.fs, dir, || self.fs.identity(dir)) {
-            Ok(is) if is.is_dir => {}
-            Ok(_) => return Ok(found), // a link, for instance, which ringreel never creates
-            Err(error) if error.is_gone() && !error.is_stale() => return Ok(found),
-            Err(error) => return Err(error.into()),
+        if !self.is_dir(dir)? {
+            return Ok(found);
         }
         let names = self.list_or_none(dir)?;
         let listed = manifest.map(Manifest::names).unwrap_or_default();
@@ -74,13 +65,12 @@ impl Ring {
                 break;
             }
             let Some(parsed) = SegmentName::parse(name).filter(|parsed| !listed.contains(parsed)) else { continue };
-            let entry =
-                match read_tail(&*self.fs, &dir.join(name)).and_then(|tail| self.entry(&tail, parsed.index, name)) {
-                    Ok(entry) => entry,
-                    Err(Error::Format { .. }) => continue,
-                    Err(Error::Fs { source }) if !source.is_retryable() => continue,
-                    Err(error) => return Err(error),
-                };
+            let entry = match self.read_entry(dir, name, parsed.index) {
+                Ok(entry) => entry,
+                Err(Error::Format { .. }) => continue,
+                Err(Error::Fs { source }) if !source.is_retryable() => continue,
+                Err(error) => return Err(error),
+            };
             if self.fs.exists(&self.layout.sealed(&entry.owner, entry.id))? {
                 continue;
             }
@@ -90,21 +80,25 @@ impl Ring {
             if matches!(verdict, Delivery::Delivered | Delivery::TooOld) {
                 continue;
             }
-            let elsewhere = match &mut elsewhere {
-                Some(ids) => ids,
-                none => none.insert(self.in_quarantine_or_filling(newest)?),
-            };
-            if !elsewhere.contains(&entry.id) {
+            if elsewhere.is_none() {
+                let mut ids = self.quarantined()?;
+                ids.extend(self.in_filling(newest + 1)?);
+                elsewhere = Some(ids);
+            }
+            if elsewhere.as_ref().is_none_or(|ids| !ids.contains(&entry.id)) {
                 found.push((entry, verdict));
             }
         }
         Ok(found)
     }
 
-    fn in_quarantine_or_filling(&self, newest: u64) -> Result<HashSet<SegmentId>> {
-        let mut ids = self.quarantined()?;
-        ids.extend(self.in_filling(newest + 1)?);
-        Ok(ids)
+    /// Returns whether `dir` is a directory, and not a link, for instance, which ringreel never creates.
+    fn is_dir(&self, dir: &Path) -> Result<bool> {
+        match surely(&*self.fs, dir, || self.fs.identity(dir)) {
+            Ok(is) => Ok(is.is_dir),
+            Err(error) if error.is_gone() && !error.is_stale() => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Returns the ids of the segments that are linked into generation `n`, which fills or is being
@@ -123,16 +117,13 @@ impl Ring {
     /// be read just now is an error and is not counted as damaged, because the caller's decision
     /// cannot be undone.
     pub fn segments_in(&self, dir: &Path) -> Result<Option<ScannedGeneration>> {
-        match surely(&*self.fs, dir, || self.fs.identity(dir)) {
-            Ok(is) if is.is_dir => {}
-            Ok(_) => return Ok(None), // a link, for instance, which ringreel never creates
-            Err(error) if error.is_gone() && !error.is_stale() => return Ok(None),
-            Err(error) => return Err(error.into()),
+        if !self.is_dir(dir)? {
+            return Ok(None);
         }
         let mut found = ScannedGeneration::default();
         for name in self.list_or_none(dir)? {
             let Some(parsed) = SegmentName::parse(&name) else { continue };
-            match read_tail(&*self.fs, &dir.join(&name)).and_then(|tail| self.entry(&tail, parsed.index, &name)) {
+            match self.read_entry(dir, &name, parsed.index) {
                 Ok(entry) => found.segments.push(Arc::new(entry)),
                 Err(Error::Fs { source }) if source.is_retryable() || source.is_denied() => return Err(source.into()),
                 Err(Error::Fs { source }) if source.is_gone() => {}

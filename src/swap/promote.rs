@@ -70,10 +70,6 @@ pub struct Promotion {
     pub swap_ms: f64,
     /// Milliseconds from closing the generation until it was readable.
     pub readable_ms: f64,
-    /// Number of segments in the directory that are not listed.
-    pub left_out: u64,
-    /// Number of these that are damaged, or were seen too early.
-    pub damaged: u64,
 }
 
 impl Ring {
@@ -107,11 +103,8 @@ impl Ring {
         let found = self.look_at(n, &self.layout.read(n))?;
         let (manifest, ours) = self.publish_manifest(n, &found, swap_ms)?;
         let readable_ms = milliseconds_since(started);
-        let left_out =
-            found.segments.iter().filter(|entry| !lists_name(&manifest, entry)).count() + found.damaged.len();
         self.after_promotion(&manifest, &found)?;
-        let (left_out, damaged) = (left_out as u64, found.damaged.len() as u64);
-        Ok(Promoted::Done(Promotion { manifest, ours, swap_ms, readable_ms, left_out, damaged }))
+        Ok(Promoted::Done(Promotion { manifest, ours, swap_ms, readable_ms }))
     }
 
     /// Returns why generation `n`, whose promotion has not begun, is not promoted now. Returns
@@ -139,8 +132,7 @@ impl Ring {
 
     /// Reclaims old generations before a promotion, because the process that promoted the newest
     /// generation may have died before it reclaimed. Otherwise each such death would leave one
-    /// generation more on the disk than KEEP allows. (This is not left to the round of maintenance,
-    /// because it is needed before every promotion, and only if there is one.)
+    /// generation more on the disk than KEEP allows.
     fn reclaim_before_promote(&self, newest: u64) {
         if self.steps.maintenance.reclaimed.load(Ordering::Relaxed) < newest
             && let Err(error) = self.reclaim()
@@ -201,10 +193,15 @@ impl Ring {
         }
         // Only links of segments that passed their check are removed. A damaged segment may only
         // have been seen too early, and its owner checks it.
-        for entry in found.segments.iter().filter(|entry| !lists_name(manifest, entry)) {
+        let is_listed =
+            |entry: &SegmentEntry| manifest.locate_id(entry.id).is_some_and(|listed| listed.name() == entry.name());
+        for entry in found.segments.iter().filter(|entry| !is_listed(entry)) {
             let staged = self.fs.exists(&self.layout.sealed(&entry.owner, entry.id))?;
             if !staged
-                && matches!(self.delivery(entry, self.manifests.newest()?)?, Delivery::Undelivered | Delivery::Unclear)
+                && matches!(
+                    self.delivery_from(entry, entry.born, self.manifests.newest()?)?,
+                    Delivery::Undelivered | Delivery::Unclear
+                )
             {
                 tracing::error!(
                     segment = %entry.id,
@@ -226,10 +223,6 @@ fn milliseconds_since(then: Instant) -> f64 {
 /// Returns the error for a manifest that exists but is not visible to this client yet.
 fn unseen(path: &Path) -> Error {
     Error::Manifest { path: path.to_owned(), message: "it cannot be seen yet".to_owned(), passing: true }
-}
-
-fn lists_name(manifest: &Manifest, entry: &SegmentEntry) -> bool {
-    manifest.locate_id(entry.id).is_some_and(|listed| listed.name() == entry.name())
 }
 
 /// Chooses whole segments in order: each one that still fits into `cap` samples, and at most `most`.

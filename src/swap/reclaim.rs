@@ -119,7 +119,7 @@ impl Ring {
             },
             GenerationDir::Write(_) => None,
         };
-        let judge = |entry: &SegmentEntry| self.delivery(entry, newest);
+        let judge = |entry: &SegmentEntry| self.delivery_from(entry, entry.born, newest);
         let found = self.last_names(path, manifest.as_deref(), 1, newest, &judge)?;
         Ok(found.first().map(|(entry, verdict)| {
             let file = entry.file();
