@@ -26,7 +26,6 @@ use crate::swap::reclaim::Reclaimed;
 use changes::ChangeWatch;
 use election::Election;
 use fill_monitor::FillMonitor;
-use reserve::Reserve;
 use schedule::Schedule;
 use std::future::Future;
 use std::sync::Arc;
@@ -40,7 +39,6 @@ pub struct Manager {
     election: Election,
     fill: FillMonitor,
     schedule: Schedule,
-    reserve: Reserve,
     swaps: SwapLog,
     last_problem: Option<String>,
     may_write: bool,
@@ -70,7 +68,6 @@ impl Manager {
             election: Election::new(),
             fill: FillMonitor::new(),
             schedule: Schedule::new(),
-            reserve: Reserve::new(&ring),
             swaps: SwapLog::new(),
             last_problem: None,
             may_write: false,
@@ -97,7 +94,7 @@ impl Manager {
             let turned = self.turn();
             let (swapped, failed) = (matches!(turned, Ok(Some(_))), turned.is_err());
             if swapped || failed {
-                self.fill.note_change();
+                self.fill.moved = Instant::now();
             }
             match turned {
                 Ok(Some(swap)) => on_swap(&swap),
@@ -111,7 +108,7 @@ impl Manager {
             }
             watching = self.watch_filling(watching, &bell);
             // A full generation waits for readers, which record their progress in files.
-            reading = self.fill.is_blocked().then(|| reading.take().or_else(|| self.watch_notes(&bell))).flatten();
+            reading = self.fill.is_blocked.then(|| reading.take().or_else(|| self.watch_notes(&bell))).flatten();
             let told = self.ring.settings.kind.local && watching.is_some() && !failed;
             let rest = if swapped { Duration::ZERO } else { self.fill.rest_after(began.elapsed(), &self.ring) };
             tokio::select! {
@@ -119,12 +116,12 @@ impl Manager {
                 () = async { nap(rest).await; bell.notified().await } => {}
                 () = tokio::time::sleep(rest.max(self.fill.pause(told || !self.election.is_held(), &self.ring))) => {}
             }
-            self.fill.set_changed(watching.as_ref().filter(|_| told).is_none_or(ChangeWatch::take));
+            self.fill.changed = watching.as_ref().filter(|_| told).is_none_or(ChangeWatch::take);
         }
         self.leave();
         tracing::info!(
             "the manager stopped after {}; generators continue without it",
-            counted(self.swaps.count(), "swap")
+            counted(self.swaps.count, "swap")
         );
         Ok(())
     }
@@ -142,14 +139,13 @@ impl Manager {
     fn turn_once(&mut self) -> Result<Option<Swap>> {
         self.check_rights()?;
         if !self.election.hold_lease(&self.ring, &self.heartbeat)? {
-            self.fill.forget_look(); // this manager misses changes while it stands by
+            self.fill.looked = None; // this manager misses changes while it stands by
             return Ok(None);
         }
-        let done = self.work();
-        match done {
+        match self.work() {
             Err(Error::Fs { ref source }) if source.is_full() => {
-                self.reserve.release(&self.ring)?;
-                self.schedule.reclaim_now();
+                self.release_reserve()?;
+                self.schedule.next_reclaim = Instant::now();
                 self.ring.reclaim()?; // not a round, because that begins with the promotion, which needs this space
                 self.work()
             }
@@ -185,17 +181,17 @@ impl Manager {
         if self.schedule.is_reclaim_due(at_once) {
             reclaimed = self.ring.reclaim()?;
             self.schedule.note_reclaim(reclaimed.more, self.ring.settings.lease);
-            self.reserve.keep(&self.ring); // the reclaim may have freed space for it
+            self.keep_reserve(); // the reclaim may have freed space for it
         }
         let recovered = self.ring.recover(&mut self.ring.failure_detector())?;
-        self.schedule.note_dead(self.ring.failure_detector().dead());
+        self.schedule.dead = self.ring.failure_detector().dead();
         if let Some(words) = recovered.words() {
             tracing::info!("recovered files of dead generators: {words}");
         }
         if let Err(error) = self.ring.check_is_there() {
             self.problem(&error);
         }
-        self.schedule.note_recovery(self.ring.settings.lease);
+        self.schedule.next_recovery = Instant::now() + self.ring.settings.lease;
         Ok(promotion.map(|promotion| self.report(&promotion, reclaimed)))
     }
 
@@ -217,7 +213,7 @@ impl Manager {
     }
 
     fn leave(&self) {
-        let _ = self.reserve.release(&self.ring);
+        let _ = self.release_reserve();
         let _ = self.ring.fs.remove_dir(&self.ring.layout.staging_of(&self.ring.me));
         self.election.release(&self.ring);
     }

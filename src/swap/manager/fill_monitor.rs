@@ -14,14 +14,15 @@ const PATIENCE: u32 = 8;
 const MILLISECOND: Duration = Duration::from_millis(1);
 /// The scans of the filling generation.
 pub(crate) struct FillMonitor {
-    /// When it was listed last; `None` if another manager has held the lease since.
-    looked: Option<Instant>,
-    /// When a scan last found a change.
-    moved: Instant,
+    /// When it was listed last; `None` if another manager has held the lease since, because this
+    /// one may have missed changes.
+    pub(super) looked: Option<Instant>,
+    /// When a scan last found a change, or a round ended with a swap or an error.
+    pub(super) moved: Instant,
     /// Whether it may have changed since.
-    changed: bool,
-    /// What the full generation waited for at the last scan; `None` if it was not blocked.
-    blocked: Option<String>,
+    pub(super) changed: bool,
+    /// Whether the last scan found it full and blocked by readers.
+    pub(super) is_blocked: bool,
     /// Number of samples in it at the last scan, and the time per sample since the scan before.
     samples: u64,
     seconds_per_sample: f64,
@@ -33,7 +34,7 @@ impl FillMonitor {
             looked: None,
             moved: Instant::now(),
             changed: true,
-            blocked: None,
+            is_blocked: false,
             samples: 0,
             seconds_per_sample: f64::INFINITY,
         }
@@ -45,27 +46,7 @@ impl FillMonitor {
         let changed = std::mem::replace(&mut self.changed, true); // until a watch reports no change
         let overdue = self.looked.is_none_or(|at| at.elapsed() > QUIET_LOOK);
         // A full generation that waits for its readers is promoted without any new file in it.
-        Ok(overdue || changed || self.is_released(ring)?)
-    }
-
-    /// Records whether the watch saw a name appear or disappear.
-    pub(crate) fn set_changed(&mut self, changed: bool) {
-        self.changed = changed;
-    }
-
-    /// Records that something changed.
-    pub(crate) fn note_change(&mut self) {
-        self.moved = Instant::now();
-    }
-
-    /// Makes a scan due, because changes may be missed from now on.
-    pub(crate) fn forget_look(&mut self) {
-        self.looked = None;
-    }
-
-    /// Returns whether the last scan found the generation full and blocked by readers.
-    pub(crate) fn is_blocked(&self) -> bool {
-        self.blocked.is_some()
+        Ok(overdue || changed || (self.is_blocked && ring.held_back()?.is_none()))
     }
 
     /// Returns the rest after a round that took `took`. At most a quarter of a lease, because time
@@ -81,7 +62,7 @@ impl FillMonitor {
     /// file: up to half a lease, and no later than a silent member counts as dead.
     pub(crate) fn pause(&self, at_each_poll: bool, ring: &Ring) -> Duration {
         let poll = jittered(ring.settings.poll);
-        if at_each_poll || self.blocked.is_some() {
+        if at_each_poll || self.is_blocked {
             return poll;
         }
         // With the jitter, this is at most half a lease; the failure detector counts no more than
@@ -93,7 +74,12 @@ impl FillMonitor {
 
     /// Records the result of a scan of the filling generation.
     pub(crate) fn note_look(&mut self, promoted: &Promoted) {
-        let (now, samples) = (Instant::now(), self.filled_by(promoted));
+        let now = Instant::now();
+        let samples = match promoted {
+            Promoted::Done(_) => 0,
+            Promoted::Filling { samples } | Promoted::Blocked { samples, .. } => *samples,
+            Promoted::Raced => self.samples, // the scan did not count them
+        };
         let (before, had) = (self.looked.replace(now), std::mem::replace(&mut self.samples, samples));
         // Another process promotes the generation, so new files arrived although this scan did not
         // count them.
@@ -102,34 +88,7 @@ impl FillMonitor {
         }
         self.seconds_per_sample =
             before.map_or(f64::INFINITY, |before| pace(now - before, samples.saturating_sub(had)));
-        self.blocked = match promoted {
-            Promoted::Blocked { why, .. } => Some(why.clone()),
-            Promoted::Done(_) | Promoted::Filling { .. } | Promoted::Raced => None,
-        };
-    }
-
-    /// Returns whether the last scan found the next generation blocked by readers that no longer
-    /// block it.
-    fn is_released(&mut self, ring: &Ring) -> Result<bool> {
-        if self.blocked.is_none() {
-            return Ok(false);
-        }
-        let blocked = ring.held_back()?;
-        let is_released = blocked.is_none();
-        if !is_released {
-            self.blocked = blocked;
-        }
-        Ok(is_released)
-    }
-
-    /// Returns the number of samples in the filling generation; the previous number if the scan did
-    /// not count them.
-    fn filled_by(&self, promoted: &Promoted) -> u64 {
-        match promoted {
-            Promoted::Done(_) => 0,
-            Promoted::Filling { samples } | Promoted::Blocked { samples, .. } => *samples,
-            Promoted::Raced => self.samples,
-        }
+        self.is_blocked = matches!(promoted, Promoted::Blocked { .. });
     }
 }
 

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 const LEASES_BETWEEN_RECLAIMS: u32 = 6;
 /// When the steps that do not run in each round are due next.
 pub(crate) struct Schedule {
-    next_recovery: Instant,
-    next_reclaim: Instant,
+    pub(super) next_recovery: Instant,
+    pub(super) next_reclaim: Instant,
     /// Number of members that counted as dead after the last recovery.
-    dead: usize,
+    pub(super) dead: usize,
 }
 
 impl Schedule {
@@ -40,25 +40,10 @@ impl Schedule {
         Ok(watch.dead() > self.dead)
     }
 
-    /// Records how many members count as dead after a recovery.
-    pub(crate) fn note_dead(&mut self, dead: usize) {
-        self.dead = dead;
-    }
-
-    /// Records the end of a recovery; the next one is due after a lease.
-    pub(crate) fn note_recovery(&mut self, lease: Duration) {
-        self.next_recovery = Instant::now() + lease;
-    }
-
     /// Records the end of a reclaim. `more`: another one may remove more.
     pub(crate) fn note_reclaim(&mut self, more: bool, lease: Duration) {
         let leases = if more { 1 } else { LEASES_BETWEEN_RECLAIMS };
         self.next_reclaim = Instant::now() + lease * leases;
-    }
-
-    /// Makes a reclaim due with the next recovery.
-    pub(crate) fn reclaim_now(&mut self) {
-        self.next_reclaim = Instant::now();
     }
 }
 
@@ -74,9 +59,9 @@ mod tests {
         assert_eq!(due(&schedule, false), (true, true));
         schedule.note_reclaim(false, lease);
         assert_eq!(due(&schedule, false), (true, false));
-        schedule.note_recovery(lease);
+        schedule.next_recovery = Instant::now() + lease;
         assert_eq!((due(&schedule, false), due(&schedule, true)), ((false, false), (true, true)));
-        schedule.reclaim_now();
+        schedule.next_reclaim = Instant::now();
         assert_eq!(due(&schedule, false), (false, true), "it waits for the recovery");
     }
 }

@@ -42,9 +42,10 @@ impl Swap {
     }
 }
 
-/// The number of swaps that this process has made, and the rate limit of log lines about them.
+/// The swaps that this process has made, and the rate limit of log lines about them.
 pub(crate) struct SwapLog {
-    count: u64,
+    /// The number of swaps so far.
+    pub(super) count: u64,
     /// Time of the last swap.
     last: Instant,
     lines: Minutely,
@@ -53,11 +54,6 @@ pub(crate) struct SwapLog {
 impl SwapLog {
     pub(crate) fn new() -> SwapLog {
         SwapLog { count: 0, last: Instant::now(), lines: Minutely::at_once() }
-    }
-
-    /// Returns the number of swaps so far.
-    pub(crate) fn count(&self) -> u64 {
-        self.count
     }
 
     /// Counts and logs a promotion, and what was reclaimed with it.
