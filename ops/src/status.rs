@@ -290,8 +290,8 @@ fn reuse(ring: &Ring, newest: u64, reads: &BTreeMap<u64, u64>) -> Result<Vec<Reu
     let kept = ring.kept_for_ever()?;
     for n in newest.saturating_sub(REUSE_OF).max(1)..newest {
         // The first generations may have only held-out samples. (No other manifest is read, because they may be large.)
-        let first = kept.iter().any(|kept| kept.generation == n);
-        if !first || ring.manifests.usable(n)?.is_some_and(|manifest| !ring.training(&manifest).is_empty()) {
+        if !kept.contains(&n) || ring.manifests.usable(n)?.is_some_and(|manifest| !ring.training(&manifest).is_empty())
+        {
             *bars.entry(reads.get(&n).copied().unwrap_or(0)).or_default() += 1;
         }
     }

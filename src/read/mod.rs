@@ -378,7 +378,7 @@ impl Reader {
         if self.ring.descriptor.validation > 0 {
             self.ring.held_out_samples()?;
         }
-        let for_ever = self.ring.kept_for_ever()?.into_iter().map(|kept| kept.generation);
+        let for_ever = self.ring.kept_for_ever()?.into_iter();
         let mut kept = Vec::new();
         for n in for_ever.filter(|n| *n < oldest).chain(oldest..=newest) {
             if let Some(manifest) = self.manifest(n)?.filter(|manifest| manifest.summary.samples > 0) {

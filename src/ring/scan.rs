@@ -226,7 +226,7 @@ impl Ring {
     /// Like [`Ring::usage`], for a caller that has already scanned the generations after `newest`.
     pub fn usage_with(&self, newest: u64, filling: &[ScannedGeneration]) -> Result<(u64, u64)> {
         let oldest = newest.saturating_sub(self.settings.keep);
-        let mut there: BTreeSet<u64> = self.kept_for_ever()?.iter().map(|kept| kept.generation).collect();
+        let mut there: BTreeSet<u64> = self.kept_for_ever()?.into_iter().collect();
         there.extend(oldest..=newest);
         // Older generations that readers still need.
         let names = self.fs.list(self.layout.root())?;

@@ -44,18 +44,6 @@ pub struct ValidationState {
     pub damaged: u64,
 }
 
-/// A generation that is kept because it holds held-out samples, or because it is empty and between
-/// such generations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeptGeneration {
-    /// The number of the generation.
-    pub generation: u64,
-    /// Total bytes of its segments.
-    pub bytes: u64,
-    /// Number of its segments.
-    pub files: u64,
-}
-
 /// A generation, and positions in it.
 pub type Positions = (Arc<Manifest>, Range<u64>);
 
@@ -63,7 +51,7 @@ pub type Positions = (Arc<Manifest>, Range<u64>);
 #[derive(Debug, Default)]
 pub(crate) struct KeptSoFar {
     /// The kept generations before `next`.
-    kept: Vec<KeptGeneration>,
+    kept: Vec<u64>,
     /// The first generation whose manifest was not seen yet.
     next: u64,
     /// The first generation that is known not to be kept, whether or not its manifest is pruned. No
@@ -123,11 +111,11 @@ impl Ring {
     }
 
     /// Returns the generations that are never reclaimed, oldest first, as far as their manifests
-    /// are visible.
+    /// are visible: those that hold held-out samples, and empty ones between them.
     ///
     /// # Errors
     /// Filesystem errors.
-    pub fn kept_for_ever(&self) -> Result<Vec<KeptGeneration>> {
+    pub fn kept_for_ever(&self) -> Result<Vec<u64>> {
         if self.descriptor.validation == 0 {
             return Ok(Vec::new());
         }
@@ -145,8 +133,7 @@ impl Ring {
                 known.end = Some(generation);
                 break;
             }
-            let (bytes, files) = (manifest.summary.bytes, manifest.segments.len() as u64);
-            behind.as_mut().unwrap_or(&mut known.kept).push(KeptGeneration { generation, bytes, files });
+            behind.as_mut().unwrap_or(&mut known.kept).push(generation);
             if behind.is_none() {
                 known.next = generation + 1;
             }
@@ -173,8 +160,8 @@ impl Ring {
     pub fn held_out_and_lost(&self) -> Result<(Vec<Positions>, u64)> {
         let newest = self.manifests.newest()?;
         let (mut found, mut samples, mut lost) = (Vec::new(), 0u64, 0u64);
-        for kept in self.kept_for_ever()? {
-            let Some(manifest) = self.manifests.get(kept.generation)? else { continue };
+        for generation in self.kept_for_ever()? {
+            let Some(manifest) = self.manifests.get(generation)? else { continue };
             let positions = self.held_out(&manifest);
             lost = manifest.held_out_lost(self.descriptor.validation).saturating_add(lost);
             if !positions.is_empty() {

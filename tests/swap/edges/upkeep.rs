@@ -358,10 +358,7 @@ fn generations_with_held_out_samples_are_kept() {
         let config = config(dir.path(), 2, "VALIDATION: 3\nKEEP: 0");
         generations(&config, count);
         let ring = another(&config);
-        let found = ring.kept_for_ever().unwrap();
-        assert_eq!(found.iter().map(|kept| kept.generation).collect::<Vec<_>>(), (0..kept).collect::<Vec<_>>());
-        let first = &ring.manifests.get(1).unwrap().unwrap().summary;
-        assert_eq!((found[0].files, found[1].files, found[1].bytes), (0, 2, first.bytes));
+        assert_eq!(ring.kept_for_ever().unwrap(), (0..kept).collect::<Vec<_>>());
         let samples = ring.held_out_samples().unwrap();
         let samples: Vec<_> =
             samples.into_iter().map(|(manifest, range)| (manifest.summary.generation, range)).collect();
