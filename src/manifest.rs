@@ -109,7 +109,7 @@ pub struct Summary {
     pub lost: u64,
 }
 
-fn is_zero(n: &u64) -> bool {
+pub(crate) fn is_zero(n: &u64) -> bool {
     *n == 0
 }
 
@@ -137,17 +137,13 @@ impl Summary {
         let samples = segments.iter().map(|s| s.samples).fold(0, sum);
         let bytes = segments.iter().map(|s| s.bytes).fold(0, sum);
         Summary {
-            manifest: VERSION,
-            ring: self.ring.clone(),
             generation: self.generation + 1,
-            by: by.to_owned(),
-            unix_ms: crate::unix_ms(),
             samples,
             bytes,
             total_samples: sum(self.total_samples, samples),
             total_bytes: sum(self.total_bytes, bytes),
             swap_ms,
-            lost: 0,
+            ..Summary::empty(&self.ring, by)
         }
     }
 
@@ -251,19 +247,10 @@ pub(crate) mod tests {
         };
         let segments: Vec<_> = (0..count).map(entry).collect();
         let samples = segments.iter().map(|s| s.samples).sum();
-        let summary = Summary {
-            manifest: VERSION,
-            ring: "r".into(),
-            generation: 5,
-            by: "node-1-ab".into(),
-            unix_ms: 1,
-            samples,
-            bytes: 7,
-            total_samples: 100,
-            total_bytes: 1000,
-            swap_ms: 0.5,
-            lost: 0,
-        };
+        let empty = Summary::empty("r", "node-1-ab");
+        let (total_samples, total_bytes, swap_ms) = (100, 1000, 0.5);
+        let summary =
+            Summary { generation: 5, unix_ms: 1, samples, bytes: 7, total_samples, total_bytes, swap_ms, ..empty };
         Manifest::new(summary, segments)
     }
 

@@ -37,12 +37,8 @@ pub struct RingDescriptor {
     pub publish: String,
     /// Number of samples at the start of the ring that are held out for validation: they are never
     /// reclaimed and never served for training.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::manifest::is_zero")]
     pub validation: u64,
-}
-
-fn is_zero(n: &u64) -> bool {
-    *n == 0
 }
 
 /// Reads `ring.json`. Returns `None` if it does not exist.
@@ -59,19 +55,16 @@ pub fn read(fs: &dyn Fs, layout: &Layout) -> Result<Option<RingDescriptor>> {
         Err(error) if error.source.kind() == ErrorKind::NotADirectory => return Err(no_directory(layout)),
         Err(error) => return Err(error.into()),
     };
-    let value: serde_json::Value = serde_json::from_slice(&bytes)
-        .map_err(|error| wrong(format!("its ring.json is damaged ({error}); run {REPAIR} to rebuild it")))?;
-    match value.get("ringreel").and_then(serde_json::Value::as_u64) {
-        Some(version) if version == u64::from(RING_VERSION) => {}
-        Some(version) => {
-            return Err(wrong(format!(
-                "it has version {version}, this program uses version {RING_VERSION}: use a ringreel of that version, or another RING"
-            )));
-        }
-        None => return Err(wrong(format!("its ring.json is damaged (no version); run {REPAIR} to rebuild it"))),
+    let damaged = |why: &str| wrong(format!("its ring.json is damaged ({why}); run {REPAIR} to rebuild it"));
+    let value: serde_json::Value = serde_json::from_slice(&bytes).map_err(|error| damaged(&error.to_string()))?;
+    let version = value.get("ringreel").and_then(serde_json::Value::as_u64).ok_or_else(|| damaged("no version"))?;
+    if version != u64::from(RING_VERSION) {
+        return Err(wrong(format!(
+            "it has version {version}, this program uses version {RING_VERSION}: use a ringreel of that version, or \
+             another RING"
+        )));
     }
-    let descriptor: RingDescriptor = serde_json::from_value(value)
-        .map_err(|error| wrong(format!("its ring.json is damaged ({error}); run {REPAIR} to rebuild it")))?;
+    let descriptor: RingDescriptor = serde_json::from_value(value).map_err(|error| damaged(&error.to_string()))?;
     if descriptor.publish != "link" {
         return Err(wrong(format!(
             "its segments are published by {:?}, but this program supports only `link`",
@@ -79,7 +72,7 @@ pub fn read(fs: &dyn Fs, layout: &Layout) -> Result<Option<RingDescriptor>> {
         )));
     }
     if descriptor.swap_cap == 0 || descriptor.sample.is_empty() {
-        return Err(wrong(format!("its ring.json is damaged (no parts or no cap); run {REPAIR} to rebuild it")));
+        return Err(damaged("no parts or no cap"));
     }
     Ok(Some(descriptor))
 }
@@ -111,36 +104,24 @@ pub fn is_of_another_version(fs: &dyn Fs, layout: &Layout) -> bool {
 /// # Errors
 /// [`Error::RingMismatch`] with the key that differs, both values, and what to do.
 pub fn check(descriptor: &RingDescriptor, config: &Config) -> Result<()> {
-    let wrong = |message: String| Error::RingMismatch { path: config.ring.clone(), message };
-    match config.swap_cap {
-        Some(cap) if cap != descriptor.swap_cap => {
-            let is = descriptor.swap_cap;
-            return Err(wrong(format!(
-                "it was made with SWAP_CAP {is}, but the configuration has SWAP_CAP {cap}: use {is}, or another RING"
-            )));
-        }
-        _ => {}
+    let differs = |key: &str, is: &str, says: &str, advice: &str| {
+        let message = format!("it was made with {key} {is}, but the configuration has {key} {says}: {advice}");
+        Err(Error::RingMismatch { path: config.ring.clone(), message })
+    };
+    if let Some(says) = config.swap_cap.filter(|says| *says != descriptor.swap_cap) {
+        let is = descriptor.swap_cap.to_string();
+        return differs("SWAP_CAP", &is, &says.to_string(), &format!("use {is}, or another RING"));
     }
-    match config.validation {
-        Some(says) if says != descriptor.validation => {
-            let is = descriptor.validation;
-            return Err(wrong(format!(
-                "it was made with VALIDATION {is}, but the configuration has VALIDATION {says}: use {is}, remove \
-                 the key, or use another RING"
-            )));
-        }
-        _ => {}
+    if let Some(says) = config.validation.filter(|says| *says != descriptor.validation) {
+        let is = descriptor.validation.to_string();
+        let advice = format!("use {is}, remove the key, or use another RING");
+        return differs("VALIDATION", &is, &says.to_string(), &advice);
     }
-    match &config.sample {
-        Some(sample) if *sample != descriptor.sample => {
-            let (is, says) = (descriptor.sample.join(", "), sample.join(", "));
-            Err(wrong(format!(
-                "it was made with SAMPLE [{is}], but the configuration has SAMPLE [{says}]: use the same parts, or \
-                 another RING"
-            )))
-        }
-        _ => Ok(()),
+    if let Some(says) = config.sample.as_ref().filter(|says| **says != descriptor.sample) {
+        let (is, says) = (format!("[{}]", descriptor.sample.join(", ")), format!("[{}]", says.join(", ")));
+        return differs("SAMPLE", &is, &says, "use the same parts, or another RING");
     }
+    Ok(())
 }
 
 /// Opens the ring that the configuration describes, or creates it.
