@@ -73,11 +73,8 @@ impl FailureDetector {
     /// The coordination store cannot be reached.
     pub fn look(&mut self, store: &dyn Membership) -> Result<()> {
         let now = Instant::now();
-        let unwatched = self.looked.map_or(Duration::ZERO, |looked| now - looked);
-        if self.looked.is_some_and(|looked| !self.ends_between(looked, now)) && unwatched < self.ttl / LOOKS_PER_LEASE {
-            return Ok(());
-        }
-        self.look_at_once(store)
+        let is_recent = |looked| now - looked < self.ttl / LOOKS_PER_LEASE && !self.ends_between(looked, now);
+        if self.looked.is_some_and(is_recent) { Ok(()) } else { self.look_at_once(store) }
     }
 
     /// Polls all members, however recent the last poll was.
@@ -177,9 +174,13 @@ impl FailureDetector {
 
     /// Returns the number of members that count as dead.
     pub fn dead(&self) -> usize {
+        self.seen.values().filter(|seen| !self.is_alive(seen)).count()
+    }
+
+    /// Returns whether the member did not count as dead at the last poll.
+    fn is_alive(&self, seen: &Seen) -> bool {
         let looked = self.looked.unwrap_or_else(Instant::now);
-        let is_dead = |seen: &&Seen| looked.saturating_duration_since(seen.heard) > seen.ttl(self.ttl);
-        self.seen.values().filter(is_dead).count()
+        looked.saturating_duration_since(seen.heard) <= seen.ttl(self.ttl)
     }
 
     fn entry(&mut self, member: &str) -> &mut Seen {
@@ -220,9 +221,7 @@ impl FailureDetector {
     /// Returns whether the heartbeat of `member` was seen to change and the member does not count
     /// as dead.
     pub fn was_heard_lately(&self, member: &str) -> bool {
-        let looked = self.looked.unwrap_or_else(Instant::now);
-        let is_alive = |seen: &Seen| looked.saturating_duration_since(seen.heard) <= seen.ttl(self.ttl);
-        self.seen.get(member).is_some_and(|seen| seen.moved && is_alive(seen))
+        self.seen.get(member).is_some_and(|seen| seen.moved && self.is_alive(seen))
     }
 
     /// Returns the members that were listed at the last poll, with their heartbeats.

@@ -89,7 +89,7 @@ fn spread(data: &[u8]) -> Cow<'_, [u8]> {
 }
 
 /// A part whose compression is decided by trials.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Undecided {
     /// Its index in the sample, and its name.
     n: usize,
@@ -144,15 +144,7 @@ pub(crate) struct AdaptiveCompression(Vec<Undecided>);
 impl AdaptiveCompression {
     /// Creates undecided entries for those parts of `names` whose index `wanted` accepts.
     pub(crate) fn new(names: &[String], wanted: impl Fn(usize) -> bool) -> AdaptiveCompression {
-        let part = |(n, name): (usize, &String)| Undecided {
-            n,
-            name: name.clone(),
-            pays: None,
-            agreed: 0,
-            doubts: 0,
-            wait: 0,
-            trial: Trial::default(),
-        };
+        let part = |(n, name): (usize, &String)| Undecided { n, name: name.clone(), ..Undecided::default() };
         AdaptiveCompression(names.iter().enumerate().filter(|(n, _)| wanted(*n)).map(part).collect())
     }
 

@@ -20,9 +20,11 @@ pub(crate) fn compare(ring: &Ring, schema: &Schema, newest: u64, strict: bool) -
     let first = dirs.iter().find_map(|(n, dir)| Some((n, first_segment(&*ring.fs, dir)?)));
     let Some((generation, tail)) = first else { return Ok(()) };
     let info = &tail.footer.info;
-    let differing = |here: &&PartSchema| there(&info.schema, &here.name).is_some_and(|there| differ(here, there));
-    let Some(here) = schema.parts.iter().find(differing) else { return Ok(()) };
-    let Some(there) = there(&info.schema, &here.name) else { return Ok(()) };
+    let differing = schema.parts.iter().find_map(|here| {
+        let there = info.schema.parts.iter().find(|there| there.name == here.name)?;
+        differ(here, there).then_some((here, there))
+    });
+    let Some((here, there)) = differing else { return Ok(()) };
     let owner = match info.provenance.get("generator") {
         Some(Value::Text(owner)) => owner.as_str(),
         _ => "an unknown generator",
@@ -37,10 +39,6 @@ pub(crate) fn compare(ring: &Ring, schema: &Schema, newest: u64, strict: bool) -
     }
     tracing::warn!("{message}: such samples cannot be stacked into one batch; STRICT_SCHEMA: true refuses them");
     Ok(())
-}
-
-fn there<'a>(schema: &'a Schema, name: &str) -> Option<&'a PartSchema> {
-    schema.parts.iter().find(|part| part.name == name)
 }
 
 fn differ(here: &PartSchema, there: &PartSchema) -> bool {
