@@ -49,8 +49,8 @@ pub struct Commit {
     pub staged: Staged,
     /// The newest manifest checked. It and all earlier ones are known not to list the segment.
     checked: Option<u64>,
-    /// The generation into which it was linked last.
-    linked: Option<u64>,
+    /// The generation into which it was linked last, if that was open when it was checked.
+    pub linked: Option<u64>,
     /// Whether a manifest that may list it was pruned before this process read it. While the segment is staged, that
     /// manifest does not list it.
     pruned: bool,
@@ -58,7 +58,7 @@ pub struct Commit {
     missing: Option<Instant>,
     /// Whether its owner sealed it early to fit into the remaining room. If it does not fit, it waits for a while,
     /// because smaller segments of other generators may fill the generation exactly.
-    is_cut: bool,
+    pub(crate) is_cut: bool,
 }
 
 /// The manifest that was searched last, and the position of the last hit. A manifest lists the segments of one owner
@@ -137,19 +137,9 @@ impl Commit {
         Commit { checked: (newest >= staged.born).then_some(newest), ..Commit::new(staged) }
     }
 
-    /// Returns the commit with its mark `is_cut`: the segment was sealed early to fit into the remaining room.
-    pub(crate) fn cut(self, is_cut: bool) -> Commit {
-        Commit { is_cut, ..self }
-    }
-
     /// Returns the first generation whose manifest may list the segment, as far as this process knows.
     fn unchecked_from(&self) -> u64 {
         self.checked.map_or(self.staged.born, |n| n + 1)
-    }
-
-    /// Returns the generation into which it was linked last, if that was open when it was checked.
-    pub fn linked(&self) -> Option<u64> {
-        self.linked
     }
 }
 

@@ -60,8 +60,9 @@ impl CommitQueue {
     /// Adds a sealed segment. `is_new`: the segment had no name before, so no manifest read so far lists it.
     /// `is_cut`: its owner sealed it early to fit into the remaining room.
     pub fn push(&mut self, staged: Staged, is_new: bool, is_cut: bool) {
-        let commit = if is_new { Commit::sealed_after(staged, self.reconciled) } else { Commit::new(staged) };
-        self.commits.push(commit.cut(is_cut));
+        let mut commit = if is_new { Commit::sealed_after(staged, self.reconciled) } else { Commit::new(staged) };
+        commit.is_cut = is_cut;
+        self.commits.push(commit);
     }
 
     /// Returns whether a finished segment has no place in a generation yet.
@@ -235,7 +236,7 @@ impl Core {
     /// Looks one segment up, and makes a step of its commit if no manifest lists it. A listed segment keeps its
     /// staging name for now, because a generation may have thousands of this generator's segments.
     fn look_up(&mut self, commit: &mut Commit, newest: u64, looked: &mut ManifestCursor) -> Result<CommitOutcome> {
-        if let Some(n) = commit.linked().filter(|n| *n > newest) {
+        if let Some(n) = commit.linked.filter(|n| *n > newest) {
             return Ok(CommitOutcome::Linked(n));
         }
         if let Lookup::Listed(n) = self.ring.look_up(commit, newest, looked)? {
@@ -264,7 +265,7 @@ impl Core {
         let mut n = self.queue.placed;
         while n < self.queue.commits.len() {
             self.queue.placed = n; // skips the linked segments, which may be thousands, at the next call
-            if self.queue.commits[n].linked().is_some() {
+            if self.queue.commits[n].linked.is_some() {
                 n += 1;
                 continue;
             }

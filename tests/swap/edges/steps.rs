@@ -34,7 +34,7 @@ fn commits_take_the_next_index_and_wait_if_full() {
     let ways = [20, 21, 22].map(|n| staged(&config, n));
     let mut commits = ways.each_ref().map(|(id, file)| on_its_way(&ring, *id, file));
     assert_eq!(ring.commit_step(&mut commits[0], true).unwrap(), CommitOutcome::Linked(1));
-    assert_eq!(commits[0].linked(), Some(1));
+    assert_eq!(commits[0].linked, Some(1));
     let names = ring.fs.list(&ring.layout.write(1)).unwrap();
     assert!(names.len() == 7 && names.contains(&segment_name(21, 1)), "{names:?}");
     assert_eq!(ring.coordination.handed_out(1).unwrap(), 22);
