@@ -3,7 +3,6 @@
 
 use super::{MAX_SAMPLES, Manifest, SegmentEntry, Summary, VERSION};
 use crate::layout::{SegmentName, is_owner};
-use ringreel_format::SegmentId;
 use serde::{Deserialize, Serialize, Serializer};
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -16,8 +15,8 @@ pub(crate) const CUT_OFF: &str = "it is truncated";
 /// A line of a manifest, about one segment.
 #[derive(Serialize, Deserialize)]
 struct Line<'a> {
-    #[serde(with = "id_text")]
-    id: SegmentId,
+    #[serde(borrow)]
+    id: Cow<'a, str>,
     index: u64,
     #[serde(borrow)]
     file: Cow<'a, str>,
@@ -26,8 +25,8 @@ struct Line<'a> {
     born: u64,
     samples: u64,
     bytes: u64,
-    #[serde(with = "hex_u32")]
-    check: u32,
+    #[serde(borrow)]
+    check: Cow<'a, str>,
 }
 
 impl Line<'_> {
@@ -37,6 +36,8 @@ impl Line<'_> {
         if SegmentName::parse(&file) != Some(SegmentName { index, samples }) || !is_owner(&owner) {
             return Err(format!("it lists {file:?} of {owner:?}, which is not a valid file or owner name"));
         }
+        let id = id.parse().map_err(|error| format!("invalid segment line: {error}"))?;
+        let check = u32::from_str_radix(&check, 16).map_err(|error| format!("invalid segment line: {error}"))?;
         Ok(SegmentEntry { id, index, owner: owners.share(&owner), born, samples, bytes, check })
     }
 }
@@ -44,8 +45,8 @@ impl Line<'_> {
 impl Serialize for SegmentEntry {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let SegmentEntry { id, index, owner, born, samples, bytes, check } = self;
-        let (file, owner) = (self.file().into(), (&**owner).into());
-        let (id, index, born, samples, bytes, check) = (*id, *index, *born, *samples, *bytes, *check);
+        let (id, file, check) = (id.to_string().into(), self.file().into(), format!("{check:08x}").into());
+        let (index, owner, born, samples, bytes) = (*index, (&**owner).into(), *born, *samples, *bytes);
         Line { id, index, file, owner, born, samples, bytes, check }.serialize(to)
     }
 }
@@ -240,30 +241,5 @@ impl Write for Decoder {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
-    }
-}
-
-mod id_text {
-    use ringreel_format::SegmentId;
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    pub(crate) fn serialize<S: Serializer>(id: &SegmentId, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(id)
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<SegmentId, D::Error> {
-        String::deserialize(from)?.parse().map_err(D::Error::custom)
-    }
-}
-
-mod hex_u32 {
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    pub(crate) fn serialize<S: Serializer>(n: &u32, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(&format_args!("{n:08x}"))
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
-        u32::from_str_radix(&String::deserialize(from)?, 16).map_err(D::Error::custom)
     }
 }
