@@ -1,20 +1,8 @@
 //! The handle of a ring: its paths, its descriptor, and the settings of this process.
 //!
-//! | file | |
-//! |---|---|
-//! | this file | [`Ring`], which opens or creates a ring |
-//! | [`descriptor`] | `ring.json`: written once |
-//! | [`settings`] | the settings of this process |
-//! | [`failure_detector`] | which members are alive |
-//! | [`scan`] | reads the directory of a generation |
-//! | [`validation_split`] | the first samples of the ring, which are held out |
-//! | [`mod@missing`] | finds generations that should exist and do not |
-//! | `durability` | which files and directories are synced |
-//! | `state` | the data that the steps of higher layers keep |
-//!
-//! The steps of a sample are in `commit` and `write`, those of a generation in `swap`, and those of a reader in
-//! `read`. They are methods of [`Ring`] too, but belong to higher layers: this module does not
-//! depend on them.
+//! The steps of a sample are in `commit` and `write`, those of a generation in `swap`, and those of
+//! a reader in `read`. They are methods of [`Ring`] too, but belong to higher layers: this module
+//! does not depend on them. It only keeps their data, in `state`.
 
 pub mod descriptor;
 mod durability;

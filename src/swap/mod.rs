@@ -1,16 +1,6 @@
 //! The steps in the life of a generation: it fills, is promoted, and is reclaimed. One file for
 //! each step.
 //!
-//! | file | step |
-//! |---|---|
-//! | [`promote`] | promotes a full generation: renames it and publishes its manifest |
-//! | [`promote_partial`] | promotes a generation that is not full |
-//! | [`reclaim`] | removes old generations and litter |
-//! | [`prune`] | removes old manifests |
-//! | [`adopt`] | commits the sealed segments of dead owners |
-//! | [`orphans`] | finds segments that would be lost with a directory |
-//! | [`manager`] | the process that runs these steps continuously |
-//!
 //! A round of maintenance promotes the next generation if it is time, reclaims old generations, and
 //! recovers the files of dead owners, in this order. A manager runs rounds continuously. Other
 //! processes run single steps: a generator without a living manager, a generator that ends, a reader
