@@ -49,8 +49,8 @@ pub struct ScannedGeneration {
     /// Segments that pass their footer check, sorted by (born, index): the order in which a
     /// promotion chooses them.
     pub segments: Vec<Arc<SegmentEntry>>,
-    /// Files that did not pass, with the reason.
-    pub damaged: Vec<(String, String)>,
+    /// Number of files that did not pass.
+    pub damaged: usize,
 }
 
 impl Scan {
@@ -119,7 +119,7 @@ impl Ring {
                 Err(Error::Fs { source }) if source.is_exhausted() => return Err(source.into()),
                 Err(error) => {
                     scan.tell(&name, &error);
-                    found.damaged.push((name, error.to_string()));
+                    found.damaged += 1;
                 }
             }
         }
@@ -240,7 +240,7 @@ impl Ring {
         }
         for found in filling {
             bytes = found.segments.iter().map(|entry| entry.bytes).fold(bytes, u64::saturating_add);
-            files += (found.segments.len() + found.damaged.len()) as u64;
+            files += (found.segments.len() + found.damaged) as u64;
         }
         Ok((bytes, files))
     }

@@ -229,12 +229,9 @@ async fn nap(rest: Duration) {
     }
 }
 
-/// Interval at which a future polls a condition that cannot notify it.
-pub const ASK_EVERY: Duration = Duration::from_millis(50);
-
 /// Waits until `stop` returns true; calls it every 50 ms.
 pub async fn until(stop: impl Fn() -> bool) {
     while !stop() {
-        tokio::time::sleep(ASK_EVERY).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }

@@ -127,7 +127,7 @@ impl Ring {
                 Ok(entry) => found.segments.push(Arc::new(entry)),
                 Err(Error::Fs { source }) if source.is_retryable() || source.is_denied() => return Err(source.into()),
                 Err(Error::Fs { source }) if source.is_gone() => {}
-                Err(error) => found.damaged.push((name, error.to_string())),
+                Err(_) => found.damaged += 1,
             }
         }
         found.segments.sort_by_key(|entry| (entry.born, entry.index, entry.id));

@@ -23,8 +23,6 @@ pub struct Reclaimed {
     pub generations: u64,
     /// Number of samples in them, according to their manifests.
     pub samples: u64,
-    /// Number of files unlinked.
-    pub files: u64,
     /// Whether another call may soon remove more: a run has generations to read, or this call found
     /// old directories or files in `trash/`.
     pub more: bool,
@@ -77,7 +75,7 @@ impl Ring {
             }
         }
         for name in self.list_or_none(&self.layout.trash())? {
-            done.files += self.empty(&self.layout.trash().join(name))?;
+            self.empty(&self.layout.trash().join(name))?;
             done.more = true;
         }
         self.steps.maintenance.reclaimed.fetch_max(newest, Ordering::Relaxed);
@@ -132,21 +130,18 @@ impl Ring {
         }))
     }
 
-    fn empty(&self, dir: &Path) -> Result<u64> {
+    /// Removes the files in `dir`, a name in `trash/`, and `dir` itself.
+    fn empty(&self, dir: &Path) -> Result<()> {
         // After a false "not found", the directory stays until the next round.
         let names = match self.fs.list(dir) {
             Ok(names) => names,
-            Err(error) if error.is_gone() => return Ok(0),
-            Err(error) if error.source.kind() == ErrorKind::NotADirectory => {
-                self.unlink_if_allowed(dir)?;
-                return Ok(1);
-            }
+            Err(error) if error.is_gone() => return Ok(()),
+            Err(error) if error.source.kind() == ErrorKind::NotADirectory => return self.unlink_if_allowed(dir),
             Err(error) => return Err(error.into()),
         };
-        let mut removed = 0;
         for name in names {
             match self.fs.remove_file(&dir.join(name)) {
-                Ok(()) => removed += 1,
+                Ok(()) => {}
                 Err(error) if held(&error) || error.is_denied() => {}
                 // A foreign directory, which is not removed.
                 Err(error) if error.source.kind() == ErrorKind::IsADirectory => {}
@@ -155,7 +150,7 @@ impl Ring {
         }
         match self.fs.remove_dir(dir) {
             Err(error) if !held(&error) && !error.is_denied() => Err(error.into()),
-            _ => Ok(removed),
+            _ => Ok(()),
         }
     }
 }

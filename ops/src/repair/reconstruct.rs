@@ -74,7 +74,7 @@ impl Evidence {
 /// later manifest may list a segment meanwhile.
 pub(super) fn evidence(ring: &Ring, n: u64, rebuilt: &Rebuilt, elsewhere: &HashSet<SegmentId>) -> Result<Evidence> {
     let Some(found) = ring.segments_in(&ring.layout.read(n))? else { return Ok(Evidence::default()) };
-    let mut evidence = Evidence { there: true, damaged: found.damaged.len(), ..Evidence::default() };
+    let mut evidence = Evidence { there: true, damaged: found.damaged, ..Evidence::default() };
     let mut seen = HashSet::new();
     for entry in found.segments {
         // A staged segment that is linked into an unpublished generation is delivered by that generation.
