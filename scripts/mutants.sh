@@ -95,9 +95,9 @@ for part in "$@"; do
             # `::tests::` are unit tests of the library.
             thorough 'src/(commit|ring/(descriptor|liveness|mod|scan)|manifest|manifest/store|swap/(adopt|promote|reclaim))\.rs' "${ring[@]}" --cargo-arg=--lib \
                 -- -- ::tests:: write::steps:: swap::many_generations:: read::reading:: cli::bad_input:: fs::sharing::
-            thorough 'ring/validation_split\.rs|src/run(s|_log)/' "${ring[@]}" \
+            thorough 'ring/validation_split\.rs|ops/src/held_out\.rs|src/run(s|_log)/' "${ring[@]}" \
                 -- -- write::held_out:: read::streaming:: read::policy:: read::reading::
-            thorough 'swap/(orphans|promote_partial)\.rs|ops/src/(gc\.rs|repair/)' "${ring[@]}" \
+            thorough 'swap/orphans\.rs|ops/src/((gc|promote_partial)\.rs|repair/)' "${ring[@]}" \
                 -- -- ops::repair:: ops::repair_steps:: ops::seal:: write::held_out::
             ;;
     esac

@@ -7,6 +7,7 @@ use clap::Args;
 use ringreel::coordination::Claim;
 use ringreel::fs::Posix;
 use ringreel::ring::Ring;
+use ringreel_ops::promote_partial::promote_partial;
 use serde_json::json;
 use std::sync::Arc;
 
@@ -31,7 +32,7 @@ pub struct Options {
 pub fn run(options: &Options) -> anyhow::Result<i32> {
     let config = super::load(&options.common)?;
     let ring = Ring::find_with(Arc::new(Posix), &config, Claim::IfUnowned)?;
-    let done = ring.promote_partial()?;
+    let done = promote_partial(&ring)?;
     for promotion in &done.promotions {
         let summary = &promotion.manifest.summary;
         let (generation, samples) = (summary.generation, summary.samples);

@@ -6,6 +6,9 @@
 //! | [`inspect`] | describes rings, generations, segments and samples, by path |
 //! | [`inspect::verify`] | verifies all checksums |
 //! | [`repair`] | finds damage, plans its repair, and repairs it |
+//! | [`mod@missing`] | finds generations that should exist and do not |
+//! | [`held_out`] | checks the samples of the validation split |
+//! | [`mod@promote_partial`] | promotes a generation that is not full |
 //! | [`gc`] | lists what a manager would remove, and removes it |
 //! | [`doctor`] | checks whether a directory and a machine are suitable for a ring |
 //! | [`probe`] | measures the behaviour of a filesystem, for the doctor |
@@ -17,10 +20,13 @@
 
 pub mod doctor;
 pub mod gc;
+pub mod held_out;
 pub mod history;
 pub mod inspect;
 pub mod metrics;
+pub mod missing;
 pub mod monitor;
 pub mod probe;
+pub mod promote_partial;
 pub mod repair;
 pub mod status;

@@ -1,14 +1,15 @@
 //! The current state of a ring, for people and scripts. Changes nothing, and does not become a member. (To get the time of
 //! a shared filesystem, it creates and removes an empty file in `index/tmp`.)
 
+use crate::held_out::held_out_state;
 use crate::history::History;
+use crate::missing::missing;
 use ringreel::coordination::{Report, if_available};
 use ringreel::error::{Error, Result};
 use ringreel::failure_log::{Failure, failures};
 use ringreel::layout::{read_generations, sealed_id};
 use ringreel::manifest::{Manifest, SegmentEntry};
 use ringreel::ring::Ring;
-use ringreel::ring::missing::missing;
 use ringreel::ring::scan::ScannedGeneration;
 use ringreel::role::Role;
 use ringreel::segment::reader::read_tail;
@@ -188,7 +189,7 @@ pub fn status(ring: &Ring) -> Result<Status> {
     let index_away = ring.coordination.ping().err().map(why);
     let Members { managers, generators, readers, silent } = members(ring, now)?;
     let manager = holder(ring, &silent)?;
-    let held_out = ring.held_out_state()?;
+    let held_out = held_out_state(ring)?;
     let missing = missing(&*ring.fs, &ring.layout, &ring.manifests, ring.settings.keep, ring.descriptor.validation)?;
     Ok(Status {
         ring: ring.layout.root().display().to_string(),

@@ -7,7 +7,6 @@
 pub mod descriptor;
 mod durability;
 pub mod failure_detector;
-pub mod missing;
 pub mod scan;
 pub mod settings;
 pub(crate) mod state;

@@ -5,44 +5,14 @@
 //! hold them are the first of the ring; all later ones may be reclaimed.
 
 use super::Ring;
-use crate::coordination::if_available;
 use crate::error::{Error, Result};
 use crate::manifest::Manifest;
-use crate::memory;
-use crate::segment::SampleId;
-use crate::segment::reader::{Access, SegmentReader};
-use ringreel_format::ReadOptions;
 use std::ops::Range;
-use std::path::PathBuf;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 /// The folder of notes in which readers record each damaged held-out sample, as
 /// `<generation>.<position>`.
-const DAMAGED: &str = "damaged";
-
-/// A held-out sample that cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DamagedSample {
-    /// The generation of the sample.
-    pub generation: u64,
-    /// Its position in the generation.
-    pub position: u64,
-    /// Its id.
-    pub id: SampleId,
-    /// The segment that holds it.
-    pub path: PathBuf,
-    /// What is wrong with it.
-    pub why: String,
-}
-
-/// The state of the held-out samples, as `status` shows it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ValidationState {
-    /// Number of samples that can be read.
-    pub readable: u64,
-    /// Number of samples that readers found damaged and that are still damaged.
-    pub damaged: u64,
-}
+pub const DAMAGED: &str = "damaged";
 
 /// A generation, and positions in it.
 pub type Positions = (Arc<Manifest>, Range<u64>);
@@ -178,46 +148,6 @@ impl Ring {
         Ok((found, lost))
     }
 
-    /// Returns the damaged held-out samples. Reads every byte of all held-out samples.
-    ///
-    /// # Errors
-    /// As [`Ring::held_out_samples`]; a file server that does not respond.
-    pub fn damaged_held_out(&self) -> Result<Vec<DamagedSample>> {
-        let mut damaged = Vec::new();
-        for (manifest, positions) in self.held_out_samples()? {
-            for position in positions {
-                damaged.extend(self.check_held_out(&manifest, position)?);
-            }
-        }
-        Ok(damaged)
-    }
-
-    /// Counts the held-out samples. Reads only those that a reader found damaged, so that a file
-    /// restored from a copy counts as readable again.
-    ///
-    /// # Errors
-    /// Filesystem errors. A missing manifest or an unreachable coordination store is not an error.
-    pub fn held_out_state(&self) -> Result<ValidationState> {
-        let found = match self.held_out_samples() {
-            Err(Error::Manifest { .. }) => return Ok(ValidationState::default()),
-            other => other?,
-        };
-        let samples: u64 = found.iter().map(|(_, positions)| positions.end - positions.start).sum();
-        let mut damaged = 0;
-        for name in if_available(self.coordination.note_names(DAMAGED))?.unwrap_or_default() {
-            let parsed =
-                name.split_once('.').and_then(|(n, at)| Some((n.parse::<u64>().ok()?, at.parse::<u64>().ok()?)));
-            let Some((generation, position)) = parsed else { continue };
-            let here = |(manifest, positions): &&Positions| {
-                manifest.summary.generation == generation && positions.contains(&position)
-            };
-            if let Some((manifest, _)) = found.iter().find(here) {
-                damaged += u64::from(self.check_held_out(manifest, position)?.is_some());
-            }
-        }
-        Ok(ValidationState { readable: samples.saturating_sub(damaged), damaged })
-    }
-
     /// Records in a note that a reader found a sample damaged, if the sample is held out. A failure
     /// is only logged, because the note is used only by `status`.
     pub(crate) fn note_damaged(&self, manifest: &Manifest, position: u64, why: &str) {
@@ -228,25 +158,6 @@ impl Ring {
         if let Err(error) = self.coordination.add_note(DAMAGED, &name, why) {
             tracing::debug!(%error, name, "cannot record a damaged held-out sample");
         }
-    }
-
-    /// Reads one sample and verifies its checksums. Returns `None` if it is intact.
-    fn check_held_out(&self, manifest: &Manifest, position: u64) -> Result<Option<DamagedSample>> {
-        let Some((entry, ordinal)) = manifest.locate(position) else { return Ok(None) };
-        let generation = manifest.summary.generation;
-        let path = self.layout.read(generation).join(entry.file());
-        let options = ReadOptions { verify: true, max_part: memory::bytes() };
-        let read = SegmentReader::open(&*self.fs, &path, Access::Copy)
-            .and_then(|segment| entry.check(&segment).and_then(|()| segment.sample(ordinal, options)));
-        let why = match read {
-            Ok(_) => return Ok(None),
-            Err(Error::Fs { source }) if source.is_gone() => "the file is missing".to_owned(),
-            Err(Error::Fs { source }) if source.is_away() => return Err(source.into()),
-            Err(Error::Format { source, .. }) => source.to_string(),
-            Err(error) => error.to_string(),
-        };
-        let id = SampleId { segment: entry.id, ordinal };
-        Ok(Some(DamagedSample { generation, position, id, path, why }))
     }
 
     fn lock_kept(&self) -> MutexGuard<'_, KeptSoFar> {

@@ -14,6 +14,5 @@ pub mod adopt;
 pub mod manager;
 pub mod orphans;
 pub mod promote;
-pub mod promote_partial;
 pub mod prune;
 pub mod reclaim;

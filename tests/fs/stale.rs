@@ -12,6 +12,7 @@ use ringreel::swap::promote::PromoteWhen;
 use ringreel::{Config, Generator, SampleId, Stream, StreamOptions};
 use ringreel_cli::convert::export::{self, Format, Report};
 use ringreel_ops::inspect::Subject;
+use ringreel_ops::promote_partial::promote_partial;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -36,7 +37,7 @@ fn sealed_generation(dir: &TempDir, config: &Config) -> Vec<SampleId> {
     let mut generator = Generator::open_on(fs.clone(), config).unwrap();
     let ids: Vec<SampleId> = (0..3).flat_map(|n| write(&mut generator, n).unwrap()).collect();
     generator.finish(false, &never).unwrap();
-    let sealed = Ring::find(fs, config).unwrap().promote_partial().unwrap();
+    let sealed = promote_partial(&Ring::find(fs, config).unwrap()).unwrap();
     assert_eq!(sealed.promotions.len(), 1);
     ids
 }

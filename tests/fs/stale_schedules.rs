@@ -17,6 +17,7 @@ use ringreel::swap::manager::Manager;
 use ringreel::swap::promote::PromoteWhen;
 use ringreel::write::generator::Summary;
 use ringreel::{Config, Error, Generator, SampleId, Stream, StreamOptions};
+use ringreel_ops::promote_partial::promote_partial;
 use ringreel_ops::repair::Liveness;
 use ringreel_ops::{gc, repair};
 use std::cell::{Cell, RefCell};
@@ -239,7 +240,7 @@ impl World {
             7..10 => drop(self.bear(ring.reclaim())),
             10..13 => drop(self.bear(ring.recover(watch))),
             13 => drop(self.bear(gc::gc(ring))),
-            14 if !self.reuse => drop(self.bear(ring.promote_partial())),
+            14 if !self.reuse => drop(self.bear(promote_partial(ring))),
             _ => self.repair(ring),
         }
     }

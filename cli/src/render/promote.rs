@@ -1,7 +1,7 @@
 //! Output of `ringreel promote`.
 
 use ringreel::manifest::Summary;
-use ringreel::swap::promote_partial::PartialPromotion;
+use ringreel_ops::promote_partial::PartialPromotion;
 
 /// Describes a promotion.
 pub fn promoted(summary: &Summary) -> String {

@@ -3,7 +3,7 @@
 use crate::output::plain_path;
 use ringreel::humanize::{counted, human_bytes};
 use ringreel::ring::Ring;
-use ringreel::ring::validation_split::DamagedSample;
+use ringreel_ops::held_out::DamagedSample;
 use ringreel_ops::inspect::salvage::Saved;
 use ringreel_ops::repair::facts::{Blocker, Cause, Rebuilding, Remedy};
 use ringreel_ops::repair::liveness_survey::Survey;

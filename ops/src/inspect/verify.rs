@@ -6,6 +6,7 @@
 use super::Subject;
 use super::finding::{Finding, Kind, NAMED, Problem};
 use super::verify_file::{self, FileReport, Task};
+use crate::missing::{Missing, gaps, missing};
 use ringreel::error::{Error, Result};
 use ringreel::fs::{Fs, surely};
 use ringreel::layout::{GenerationDir, Layout, Phase, SegmentName, is_owner, sealed_id};
@@ -13,7 +14,6 @@ use ringreel::manifest::store::Manifests;
 use ringreel::manifest::store::first_unpruned;
 use ringreel::manifest::{Manifest, Summary};
 use ringreel::ring::descriptor;
-use ringreel::ring::missing::{Missing, gaps, missing};
 use ringreel_format::SegmentId;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};

@@ -1,7 +1,7 @@
 //! Causes, remedies and blockers of repairs. `why` is the text of an error.
 
 use super::Repair;
-use ringreel::ring::validation_split::DamagedSample;
+use crate::held_out::DamagedSample;
 use serde::Serialize;
 use std::path::PathBuf;
 

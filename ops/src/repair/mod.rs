@@ -28,6 +28,7 @@ pub mod ring_json;
 pub use coordination::Repair;
 pub use liveness_survey::Liveness;
 
+use crate::held_out::{DamagedSample, damaged_held_out};
 use abandoned::Damaged;
 use abandoned::{bring_in, plan_litter, plan_promotion, plan_staged};
 use coordination::repair_coordination;
@@ -40,7 +41,6 @@ use misplaced::{apply_stray, plan_strays};
 use ringreel::coordination::if_available;
 use ringreel::error::{Error, Result};
 use ringreel::ring::Ring;
-use ringreel::ring::validation_split::DamagedSample;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -167,7 +167,7 @@ pub fn apply_repair(ring: &Ring, plan: &Plan, life: &Liveness) -> Result<()> {
 /// # Errors
 /// The filesystem's errors.
 pub fn held_out_damage(ring: &Ring) -> Result<Vec<RepairAction>> {
-    let damaged = match ring.damaged_held_out() {
+    let damaged = match damaged_held_out(ring) {
         Err(Error::Manifest { .. } | Error::RingNotFound { .. }) => Vec::new(), // the manifests come first
         other => other?,
     };

@@ -9,6 +9,7 @@ use ringreel::ring::failure_detector::FailureDetector;
 use ringreel::swap::adopt::Recovered;
 use ringreel::swap::promote::PromoteWhen;
 use ringreel::swap::reclaim::Reclaimed;
+use ringreel_ops::promote_partial::promote_partial;
 use ringreel_ops::repair::{Liveness, Repair};
 use ringreel_ops::{gc, repair};
 use std::collections::BTreeSet;
@@ -376,7 +377,7 @@ fn half_promotion_and_later_samples_are_promoted_together() {
     let ways = [0, 1].map(|n| staged(&config, n));
     let ring = another(&config);
     let sealed = || {
-        let sealed = ring.promote_partial().unwrap();
+        let sealed = promote_partial(&ring).unwrap();
         assert!(!sealed.by_another && sealed.held.is_none());
         sealed.promotions.iter().map(|promotion| promotion.manifest.summary.generation).collect::<Vec<_>>()
     };

@@ -1,11 +1,11 @@
 //! Finds generations that are missing although no role removes them: those that KEEP covers, and
 //! those with held-out samples.
 
-use crate::config::MAX_KEEP;
-use crate::error::{Error, Result};
-use crate::fs::Fs;
-use crate::layout::{Layout, read_generations};
-use crate::manifest::store::Manifests;
+use ringreel::config::MAX_KEEP;
+use ringreel::error::{Error, Result};
+use ringreel::fs::Fs;
+use ringreel::layout::{Layout, read_generations};
+use ringreel::manifest::store::Manifests;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
