@@ -1,12 +1,12 @@
 //! Lists what a manager would remove, with its size, and removes it by the manager's code.
 
 use ringreel::coordination::if_available;
-use ringreel::error::Result;
+use ringreel::error::{Error, Result};
 use ringreel::layout::{GenerationDir, SegmentName, is_owner, sealed_id};
 use ringreel::manifest::Manifest;
 use ringreel::ring::Ring;
 use ringreel::segment::reader::read_tail;
-use ringreel::swap::adopt::GRACE;
+use ringreel::swap::adopt::{GRACE, is_left_for_later};
 use serde::Serialize;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -135,7 +135,20 @@ pub fn has_begun_files(ring: &Ring) -> Result<bool> {
 /// The filesystem's or the index's errors.
 pub fn gc(ring: &Ring) -> Result<()> {
     ring.reclaim()?;
-    ring.sweep_dead().map(drop)
+    let mut watch = ring.failure_detector();
+    if if_available(watch.look(&*ring.coordination))?.is_none() {
+        return Ok(()); // without the index, dead and unreachable members look the same
+    }
+    for owner in ring.list_or_none(&ring.layout.staging())? {
+        if owner == ring.me || !is_owner(&owner) {
+            continue;
+        }
+        match ring.remove_unfinished(&owner, &mut watch) {
+            Err(Error::Fs { source }) if is_left_for_later(&source) => ring.log_once(&owner, &source),
+            done => done.map(drop)?,
+        }
+    }
+    Ok(())
 }
 
 fn known(ring: &Ring, n: u64) -> Option<Arc<Manifest>> {

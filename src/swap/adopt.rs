@@ -113,30 +113,6 @@ impl Ring {
         Ok(())
     }
 
-    /// Removes unfinished files of owners that have been dead for [`GRACE`] leases. Commits
-    /// nothing.
-    ///
-    /// # Errors
-    /// Errors of the filesystem or the coordination store.
-    pub fn sweep_dead(&self) -> Result<Recovered> {
-        let mut done = Recovered::default();
-        let mut watch = self.failure_detector();
-        if if_available(watch.look(&*self.coordination))?.is_none() {
-            return Ok(done);
-        }
-        for owner in self.list_or_none(&self.layout.staging())? {
-            if owner == self.me || !is_owner(&owner) {
-                continue;
-            }
-            match self.remove_unfinished(&owner, &mut watch) {
-                Ok(litter) => done.litter += litter,
-                Err(Error::Fs { source }) if is_left_for_later(&source) => self.log_once(&owner, &source),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(done)
-    }
-
     /// Logs why files of a dead owner stay; once per owner, because every round meets the same
     /// error.
     pub fn log_once(&self, owner: &str, error: &FsError) {
