@@ -148,14 +148,18 @@ impl Ring {
     /// from the index.
     pub fn first_free_index(&self, n: u64) -> Result<u64> {
         // A false negative is harmless: the next link collides, and the number after it is tried.
-        let names = match self.fs.list(&self.layout.write(n)) {
-            Ok(names) => names,
-            Err(error) if error.is_gone() => return Ok(0),
-            Err(error) => return Err(error.into()),
-        };
-        let taken = names.iter().filter_map(|name| SegmentName::parse(name)).map(|name| name.index);
-        let taken = taken.filter(|index| *index < STRAY_INDEX);
+        let names = self.names_in(n)?.unwrap_or_default();
+        let taken = names.iter().map(|name| name.index).filter(|index| *index < STRAY_INDEX);
         Ok(taken.max().map_or(0, |highest| highest + 1))
+    }
+
+    /// Returns the names of the segments in `write.<n>`, or `None` if one listing does not find the directory.
+    fn names_in(&self, n: u64) -> Result<Option<Vec<SegmentName>>> {
+        match self.fs.list(&self.layout.write(n)) {
+            Ok(names) => Ok(Some(names.iter().filter_map(|name| SegmentName::parse(name)).collect())),
+            Err(error) if error.is_gone() => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Makes one step of the commit. `thorough`: the commit has waited for this generation for some time, so its
@@ -417,15 +421,11 @@ impl Ring {
             self.has_begun(n)?;
         }
         let cap = self.descriptor.swap_cap;
-        // A false negative is harmless: the link is tried, which asks the server.
-        let names = match self.fs.list(&self.layout.write(n)) {
-            Ok(names) => names,
-            Err(error) if error.is_gone() => return Ok(false), // the link's error shows the cause
-            Err(error) => return Err(error.into()),
-        };
+        // A false negative is harmless: the link is tried, which asks the server, and its error shows the cause.
+        let Some(names) = self.names_in(n)? else { return Ok(false) };
         // A manifest lists no segment with more samples than a generation has.
-        let samples = names.iter().filter_map(|name| SegmentName::parse(name)).map(|name| name.samples);
-        let named = samples.filter(|samples| *samples <= cap).fold(0, u64::saturating_add);
+        let samples = names.iter().map(|name| name.samples).filter(|samples| *samples <= cap);
+        let named = samples.fold(0, u64::saturating_add);
         if occupancy.generation != n {
             occupancy.surplus = 0;
         }

@@ -54,13 +54,6 @@ pub struct ScannedGeneration {
 }
 
 impl Scan {
-    /// Drops what was read of generation `n`.
-    fn forget(&mut self, n: u64) {
-        if self.generation == n {
-            *self = Scan::default();
-        }
-    }
-
     fn keep(&mut self, mut entry: SegmentEntry) -> Arc<SegmentEntry> {
         entry.owner = self.owners.share(&entry.owner);
         let entry = Arc::new(entry);
@@ -164,7 +157,10 @@ impl Ring {
         let known =
             if self.manifests.newest_known()? >= before { before } else { self.manifests.newest()?.min(before) };
         if known + 1 == n {
-            self.scanner.of(known).forget(known); // its manifest is published
+            let mut scan = self.scanner.of(known);
+            if scan.generation == known {
+                *scan = Scan::default(); // its manifest is published
+            }
         }
         for entry in found {
             if !self.is_listed_before(n, known, entry)? && ids.insert(entry.id) {

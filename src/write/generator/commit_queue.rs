@@ -96,12 +96,7 @@ impl Core {
         }
         self.unlink_delivered(FEW);
         self.commit_all(stop, true)?;
-        self.check_promotion()
-    }
-
-    /// Runs maintenance if the generation before the one that fills waits for its manifest: its promoter may have
-    /// died.
-    fn check_promotion(&mut self) -> Result<()> {
+        // The generation before the one that fills may wait for its manifest because its promoter died.
         if let Some(waited) = self.queue.look_ahead(self.ring.begun(), &self.ring.settings) {
             self.run_maintenance(waited)?;
         }
@@ -116,7 +111,11 @@ impl Core {
         if self.queue.commits.is_empty() && self.queue.listed.is_empty() && !is_due {
             return;
         }
-        match self.advance() {
+        let advanced = self.reconcile().and_then(|()| {
+            self.unlink_delivered(SOME);
+            self.commit_all(&|| true, false)
+        });
+        match advanced {
             Err(error) if !error.is_retryable() => self.defer(error),
             Err(error) => self.problem(error.to_string()),
             Ok(()) => {}
@@ -181,12 +180,6 @@ impl Core {
             Err(error) => self.defer(error),
         }
         true
-    }
-
-    fn advance(&mut self) -> Result<()> {
-        self.reconcile()?;
-        self.unlink_delivered(SOME);
-        self.commit_all(&|| true, false)
     }
 
     /// Promotes a generation that this generator has filled, if no manager is alive.
