@@ -172,11 +172,6 @@ impl Manifest {
         Manifest { summary, segments, by_id: OnceLock::new(), starts: OnceLock::new() }
     }
 
-    pub(crate) fn of_generation(self, n: u64) -> std::result::Result<Manifest, String> {
-        let is = self.summary.generation;
-        if is == n { Ok(self) } else { Err(format!("it belongs to generation {is}")) }
-    }
-
     /// Returns its approximate size in memory in bytes, including the lookup tables.
     pub(crate) fn memory(&self) -> usize {
         let each = size_of::<SegmentEntry>() + size_of::<u32>() + size_of::<u64>();
@@ -195,7 +190,11 @@ impl Manifest {
 
     /// Returns the index in `segments` of the segment with this id.
     pub(crate) fn place_of(&self, id: SegmentId) -> Option<usize> {
-        let by_id = self.by_id();
+        let by_id = self.by_id.get_or_init(|| {
+            let mut by_id: Vec<u32> = (0..).take(self.segments.len()).collect();
+            by_id.sort_by_key(|n| self.segments[*n as usize].id);
+            by_id
+        });
         let found = by_id.binary_search_by_key(&id, |n| self.segments[*n as usize].id);
         found.ok().map(|found| by_id[found] as usize)
     }
@@ -203,14 +202,6 @@ impl Manifest {
     /// Returns the file names of all segments.
     pub fn names(&self) -> HashSet<SegmentName> {
         self.segments.iter().map(SegmentEntry::name).collect()
-    }
-
-    pub(crate) fn by_id(&self) -> &[u32] {
-        self.by_id.get_or_init(|| {
-            let mut by_id: Vec<u32> = (0..).take(self.segments.len()).collect();
-            by_id.sort_by_key(|n| self.segments[*n as usize].id);
-            by_id
-        })
     }
 
     /// Returns the segment that holds the sample at `position` of the generation, and the sample's

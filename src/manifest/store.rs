@@ -173,8 +173,12 @@ impl Manifests {
             Err(error) => return Err(error.into()),
         };
         // A manifest is published whole, so one that is truncated may have been seen too early.
-        let bad = |message: String| Error::Manifest { passing: message.starts_with(CUT_OFF), message, path };
-        let manifest = decoder.end().and_then(|manifest| manifest.of_generation(n)).map_err(bad)?;
+        let bad =
+            |message: String| Error::Manifest { passing: message.starts_with(CUT_OFF), message, path: path.clone() };
+        let manifest = decoder.end().map_err(&bad)?;
+        if manifest.summary.generation != n {
+            return Err(bad(format!("it belongs to generation {}", manifest.summary.generation)));
+        }
         Ok(Some(self.keep(manifest)))
     }
 

@@ -74,22 +74,12 @@ pub(crate) struct End {
     pub crc32: String,
 }
 
-/// Forwards the written bytes, and computes their CRC-32.
-struct Summed<W> {
-    out: W,
-    crc32: crc32fast::Hasher,
-}
-
-impl<W: Write> Write for Summed<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.out.write(bytes)?;
-        self.crc32.update(&bytes[..written]);
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
-    }
+/// Writes `value` as a line of JSON, and adds the line to the CRC-32.
+fn write_line(out: &mut impl Write, crc32: &mut crc32fast::Hasher, value: &impl Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_vec(value)?;
+    line.push(b'\n');
+    crc32.update(&line);
+    out.write_all(&line)
 }
 
 fn hex(crc32: crc32fast::Hasher) -> String {
@@ -101,18 +91,15 @@ impl Manifest {
     ///
     /// # Errors
     /// Errors of `out`.
-    pub fn write_to(&self, out: impl Write) -> io::Result<()> {
-        let mut out = Summed { out, crc32: crc32fast::Hasher::new() };
-        serde_json::to_writer(&mut out, &self.summary)?;
-        out.write_all(b"\n")?;
+    pub fn write_to(&self, mut out: impl Write) -> io::Result<()> {
+        let mut crc32 = crc32fast::Hasher::new();
+        write_line(&mut out, &mut crc32, &self.summary)?;
         for segment in &self.segments {
-            serde_json::to_writer(&mut out, segment)?;
-            out.write_all(b"\n")?;
+            write_line(&mut out, &mut crc32, segment)?;
         }
-        let Summed { mut out, crc32 } = out;
-        let lines = self.segments.len() + 1;
-        serde_json::to_writer(&mut out, &End { end: self.summary.generation, lines, crc32: hex(crc32) })?;
-        out.write_all(b"\n")?;
+        let (end, lines) = (self.summary.generation, self.segments.len() + 1);
+        let end = End { end, lines, crc32: hex(crc32.clone()) };
+        write_line(&mut out, &mut crc32, &end)?;
         out.flush()
     }
 

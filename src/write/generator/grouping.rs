@@ -1,16 +1,7 @@
 //! Group commit: decides when the open segment is sealed.
 //!
-//! With `SEGMENT_SAMPLES: auto`, fast generators put many samples into a segment and slow ones put one. A segment is
-//! sealed when the first of these conditions holds:
-//!
-//! - It has `SEGMENT_BYTES`.
-//! - Its first sample is `SEGMENT_SECONDS` old. While the caller is busy, the generator's thread checks this.
-//! - The sample was written `SEGMENT_SECONDS` or more after the one before it, or is the generator's first. So the
-//!   first sample can be read at once, and a slow generator seals each sample at once.
-//! - It has an eighth of `SWAP_CAP`, or this generator's share of the remaining room in the generation that fills. So
-//!   the last segments of a generation are small, and it ends at `SWAP_CAP`.
-//!
-//! With a number, a segment is sealed when it has that many samples.
+//! `docs/internals/writing.md` lists the conditions and their reasons. While the caller is busy, the generator's thread
+//! checks the age of the first sample.
 
 use crate::config::Config;
 
