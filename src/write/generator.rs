@@ -185,7 +185,7 @@ impl Core {
             }
             match self.seal(stop) {
                 Ok(()) => {
-                    let done = self.commit_all(stop, false).and_then(|()| self.promote_if_filled());
+                    let done = self.commit_now().and_then(|()| self.promote_if_filled());
                     self.unreported.deferred = done.err();
                     return Ok(());
                 }

@@ -95,7 +95,7 @@ impl Core {
             self.retry_or_fail(error, "reading the manifests", stop)?;
         }
         self.unlink_delivered(FEW);
-        self.commit_all(stop, true)?;
+        self.commit_all(stop)?;
         // The generation before the one that fills may wait for its manifest because its promoter died.
         if let Some(waited) = self.queue.look_ahead(self.ring.begun(), &self.ring.settings) {
             self.run_maintenance(waited)?;
@@ -107,13 +107,13 @@ impl Core {
     /// does the manager's work once per lease. The next call returns a permanent error about this generator's own
     /// segments.
     pub(crate) fn keep_up(&mut self) {
-        let is_due = self.manager.is_round_due(self.ring.settings.lease);
+        let is_due = self.manager.last_round.elapsed() > self.ring.settings.lease;
         if self.queue.commits.is_empty() && self.queue.listed.is_empty() && !is_due {
             return;
         }
         let advanced = self.reconcile().and_then(|()| {
             self.unlink_delivered(SOME);
-            self.commit_all(&|| true, false)
+            self.commit_now()
         });
         match advanced {
             Err(error) if !error.is_retryable() => self.defer(error),
@@ -121,7 +121,7 @@ impl Core {
             Ok(()) => {}
         }
         let done = if is_due {
-            self.manager.note_round();
+            self.manager.last_round = Instant::now();
             self.promote_full()
         } else {
             self.promote_if_filled()
@@ -151,7 +151,7 @@ impl Core {
         self.seal_group(stop)?;
         if self.queue.has_unplaced() {
             self.reconcile().unwrap_or_else(|error| self.problem(error.to_string()));
-            self.commit_all(&|| true, false)?;
+            self.commit_now()?;
         }
         Ok(())
     }
@@ -170,7 +170,7 @@ impl Core {
         }
         match self.seal(&|| true) {
             Ok(()) => {
-                if let Err(error) = self.commit_all(&|| true, false).and_then(|()| self.promote_if_filled()) {
+                if let Err(error) = self.commit_now().and_then(|()| self.promote_if_filled()) {
                     self.defer(error);
                 }
                 return false;
@@ -308,37 +308,38 @@ impl Core {
         self.problem(format!("{samples} finished samples were moved to quarantine: {why}"));
     }
 
-    /// Links all segments that have no link yet. If the generation has no room, blocks until it is promoted (`wait`),
-    /// or returns. A segment that is not linked stays in staging, and is adopted after this process has ended.
-    pub(crate) fn commit_all(&mut self, stop: &dyn Fn() -> bool, wait: bool) -> Result<()> {
-        let done = self.link_all(stop, wait);
-        self.backpressure.poller.watch_no_more();
-        if wait {
-            self.backpressure.clock.end_wait();
+    /// Links the segments that have no link yet, as far as that is possible without blocking. A segment that is not
+    /// linked stays in staging, and is adopted after this process has ended.
+    pub(crate) fn commit_now(&mut self) -> Result<()> {
+        match self.link_next()? {
+            Linking::Failed(error) if !error.is_retryable() => Err(error),
+            _ => Ok(()),
         }
+    }
+
+    /// Links all segments that have no link yet. If the generation has no room, blocks until it is promoted or `stop`
+    /// returns true.
+    fn commit_all(&mut self, stop: &dyn Fn() -> bool) -> Result<()> {
+        let done = self.link_all(stop);
+        self.backpressure.poller.watch_no_more();
+        self.backpressure.clock.end_wait();
         done
     }
 
-    fn link_all(&mut self, stop: &dyn Fn() -> bool, wait: bool) -> Result<()> {
+    fn link_all(&mut self, stop: &dyn Fn() -> bool) -> Result<()> {
         loop {
-            match self.link_next()? {
+            let waited = match self.link_next()? {
                 Linking::Done => return Ok(()),
+                Linking::Full(..) if stop() => return Ok(()),
                 Linking::Full(generation, waited) => {
-                    if !wait || stop() {
-                        return Ok(());
-                    }
                     self.seal_group(stop)?;
-                    match self.wait_for_promotion(generation, waited, stop) {
-                        Err(Error::Interrupted { .. }) => return Ok(()),
-                        done => done?,
-                    }
+                    self.wait_for_promotion(generation, waited, stop)
                 }
-                Linking::Failed(error) if !wait && error.is_retryable() => return Ok(()),
-                Linking::Failed(error) => {
-                    if let Err(error) = self.retry_or_fail(error, "committing a segment", stop) {
-                        return if matches!(error, Error::Interrupted { .. }) { Ok(()) } else { Err(error) };
-                    }
-                }
+                Linking::Failed(error) => self.retry_or_fail(error, "committing a segment", stop),
+            };
+            match waited {
+                Err(Error::Interrupted { .. }) => return Ok(()),
+                done => done?,
             }
         }
     }

@@ -15,7 +15,7 @@ pub(crate) struct ManagerWatch {
     /// When the lease is read next.
     next_look: Instant,
     /// When this generator last did the manager's work in its thread.
-    last_round: Instant,
+    pub(super) last_round: Instant,
 }
 
 impl ManagerWatch {
@@ -35,16 +35,6 @@ impl ManagerWatch {
             }
         }
         self.holder.as_ref().is_some_and(|holder| !ring.failure_detector().is_dead(holder))
-    }
-
-    /// Returns whether a lease has passed since this generator last did the manager's work in its thread.
-    pub fn is_round_due(&self, lease: Duration) -> bool {
-        self.last_round.elapsed() > lease
-    }
-
-    /// Notes that this generator does the manager's work in its thread now.
-    pub fn note_round(&mut self) {
-        self.last_round = Instant::now();
     }
 }
 
