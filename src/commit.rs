@@ -230,12 +230,12 @@ impl Ring {
     }
 
     fn occupancy(&self) -> MutexGuard<'_, Occupancy> {
-        self.steps.committer.occupancy.lock().unwrap_or_else(PoisonError::into_inner)
+        self.steps.occupancy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the last generation that was seen to wait for its manifest. It may have its manifest by now.
     pub(crate) fn begun(&self) -> u64 {
-        self.steps.committer.begun.load(Ordering::Relaxed)
+        self.steps.begun.load(Ordering::Relaxed)
     }
 
     /// Returns whether generation `n` was renamed for its promotion, so that the one after it fills. (Generation
@@ -243,7 +243,7 @@ impl Ring {
     fn has_begun(&self, n: u64) -> Result<bool> {
         let begun = self.is_renamed(n)? && !self.is_renamed(n + 1)?;
         if begun {
-            self.steps.committer.begun.store(n, Ordering::Relaxed);
+            self.steps.begun.store(n, Ordering::Relaxed);
         }
         Ok(begun)
     }
@@ -251,7 +251,7 @@ impl Ring {
     /// Handles a number from the index that another segment has: logs a warning once, and moves the counter on after
     /// the second, fourth, eighth... collision.
     fn collided(&self, n: u64, index: u64, collisions: u32) -> Result<()> {
-        if index < STRAY_INDEX && !self.steps.committer.told_of_repeats.swap(true, Ordering::Relaxed) {
+        if index < STRAY_INDEX && !self.steps.told_of_repeats.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 "the counter repeats itself: it handed out number {index} of generation {n}, which is taken ({}). No \
                  sample is lost, but each repeat costs time. Check whether the index was emptied, or whether \

@@ -1,7 +1,7 @@
 //! Data that this process keeps between the steps of `commit`, `swap` and `runs`.
 //!
 //! The handle owns it, so that all steps of a process share it and need only a `&Ring`. The steps
-//! themselves belong to higher layers; each struct is used by one of them.
+//! themselves belong to higher layers; each field is used by one of them.
 
 use crate::run_log::RunLog;
 use std::collections::{BTreeSet, HashMap};
@@ -12,22 +12,29 @@ use std::time::Instant;
 /// The data of all steps.
 #[derive(Debug, Default)]
 pub(crate) struct StepsState {
-    pub committer: CommitterState,
-    pub maintenance: MaintenanceState,
-    /// The runs that this process has joined, by name.
-    pub run_logs: Mutex<HashMap<String, Arc<RunLog>>>,
-    pub pins: Mutex<Pins>,
-}
-
-/// What `commit` keeps between two commits.
-#[derive(Debug, Default)]
-pub(crate) struct CommitterState {
+    // `commit`
     /// How full the filling generation was at the last scan.
     pub occupancy: Mutex<Occupancy>,
     /// A generation that was promoted, but had no manifest yet when it was last seen.
     pub begun: AtomicU64,
     /// Whether it was logged that the counter returned the same numbers again.
     pub told_of_repeats: AtomicBool,
+
+    // `swap`
+    /// The newest generation when this process last reclaimed generations older than KEEP.
+    pub reclaimed: AtomicU64,
+    /// Old manifests that list a segment whose staging name could not be removed, with the time of
+    /// the last attempt.
+    pub unprunable: Mutex<HashMap<u64, Instant>>,
+    /// Whether it was logged that a directory cannot be reclaimed.
+    pub told_of_last_names: AtomicBool,
+    /// Dead owners for which it was logged that their files cannot be removed.
+    pub told_of_owners: Mutex<BTreeSet<String>>,
+
+    // `runs`
+    /// The runs that this process has joined, by name.
+    pub run_logs: Mutex<HashMap<String, Arc<RunLog>>>,
+    pub pins: Mutex<Pins>,
 }
 
 /// How full the filling generation was at the last scan, so that a commit need not list the
@@ -49,20 +56,6 @@ pub(crate) struct Occupancy {
     /// How many more samples the segments' names claim than their footers have, at the last scan
     /// that read the footers.
     pub surplus: u64,
-}
-
-/// What the steps of `swap` keep between two rounds of maintenance.
-#[derive(Debug, Default)]
-pub(crate) struct MaintenanceState {
-    /// The newest generation when this process last reclaimed generations older than KEEP.
-    pub reclaimed: AtomicU64,
-    /// Old manifests that list a segment whose staging name could not be removed, with the time of
-    /// the last attempt.
-    pub unprunable: Mutex<HashMap<u64, Instant>>,
-    /// Whether it was logged that a directory cannot be reclaimed.
-    pub told_of_last_names: AtomicBool,
-    /// Dead owners for which it was logged that their files cannot be removed.
-    pub told_of_owners: Mutex<BTreeSet<String>>,
 }
 
 /// The result of the last scan by `runs::pins`: the generations that are kept for readers.

@@ -116,7 +116,7 @@ impl Ring {
     /// Logs why files of a dead owner stay; once per owner, because every round meets the same
     /// error.
     pub fn log_once(&self, owner: &str, error: &FsError) {
-        let mut told = self.steps.maintenance.told_of_owners.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.steps.told_of_owners.lock().unwrap_or_else(PoisonError::into_inner);
         if told.insert(owner.to_owned()) {
             tracing::warn!(%error, owner, "cannot remove the files of a dead owner; retrying in each round");
         }

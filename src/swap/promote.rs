@@ -134,7 +134,7 @@ impl Ring {
     /// generation may have died before it reclaimed. Otherwise each such death would leave one
     /// generation more on the disk than KEEP allows.
     fn reclaim_before_promote(&self, newest: u64) {
-        if self.steps.maintenance.reclaimed.load(Ordering::Relaxed) < newest
+        if self.steps.reclaimed.load(Ordering::Relaxed) < newest
             && let Err(error) = self.reclaim()
         {
             tracing::warn!(%error, "cannot reclaim old generations before the next promotion");

@@ -65,7 +65,7 @@ impl Ring {
         }
         // Manifests whose staging names could not be removed are skipped for a lease, so that the
         // others are examined.
-        let mut stuck = self.steps.maintenance.unprunable.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stuck = self.steps.unprunable.lock().unwrap_or_else(PoisonError::into_inner);
         numbers.retain(|n| stuck.get(n).is_none_or(|tried| tried.elapsed() > self.settings.lease));
         numbers.sort_unstable();
         let first = self.reclaimable_from()?;

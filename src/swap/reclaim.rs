@@ -32,7 +32,7 @@ impl Ring {
     /// Makes promotions of this process skip the reclaim that normally precedes them, so that a
     /// promotion removes nothing.
     pub fn leave_reclaiming(&self) {
-        self.steps.maintenance.reclaimed.store(u64::MAX, Ordering::Relaxed);
+        self.steps.reclaimed.store(u64::MAX, Ordering::Relaxed);
     }
 
     /// Removes generations older than KEEP that no reader needs, litter, and old manifests.
@@ -54,7 +54,7 @@ impl Ring {
             // removed.
             let needed = self.is_needed(&self.layout.root().join(&name), dir, newest);
             if let Some(why) = needed.unwrap_or_else(|error| Some(format!("cannot check it: {error}"))) {
-                if !self.steps.maintenance.told_of_last_names.swap(true, Ordering::Relaxed) {
+                if !self.steps.told_of_last_names.swap(true, Ordering::Relaxed) {
                     tracing::error!("not reclaiming {name}: {why}");
                 }
                 continue;
@@ -78,7 +78,7 @@ impl Ring {
             self.empty(&self.layout.trash().join(name))?;
             done.more = true;
         }
-        self.steps.maintenance.reclaimed.fetch_max(newest, Ordering::Relaxed);
+        self.steps.reclaimed.fetch_max(newest, Ordering::Relaxed);
         // Not in each reclaim, because old counters are small.
         if newest.is_multiple_of(FORGET_EVERY) {
             if_available(self.coordination.forget_before(newest))?;
