@@ -208,12 +208,6 @@ impl Core {
         Ok(self.unreported.take_ids())
     }
 
-    /// Seals the open segment. Returns the ids that no call has returned yet.
-    fn seal_now(&mut self, stop: &dyn Fn() -> bool) -> Result<Vec<SampleId>> {
-        self.seal(stop)?;
-        Ok(self.unreported.take_ids())
-    }
-
     /// Seals the open segment, if it has samples. The current or the next call of the handle returns their ids.
     fn seal(&mut self, stop: &dyn Fn() -> bool) -> Result<()> {
         let Some(writing) = self.open.writer.as_ref().filter(|writing| writing.samples() > 0) else { return Ok(()) };

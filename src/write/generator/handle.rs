@@ -124,7 +124,7 @@ impl Generator {
     /// # Errors
     /// As [`Generator::write`].
     pub fn seal(&mut self, stop: &dyn Fn() -> bool) -> Result<Vec<SampleId>> {
-        self.timed(|core| core.seal_now(stop))
+        self.timed(|core| core.seal(stop).map(|()| core.unreported.take_ids()))
     }
 
     /// Runs a call of the caller, and counts its time.

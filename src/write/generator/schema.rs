@@ -6,7 +6,7 @@ use crate::fs::Fs;
 use crate::layout::SegmentName;
 use crate::ring::Ring;
 use crate::segment::reader::{Tail, read_tail};
-use ringreel_format::{DType, PartSchema, Schema, Value};
+use ringreel_format::{DType, Schema, Value};
 use std::path::Path;
 
 /// Compares `schema`, that of a generator's first sample, with the first segment of the newest generation, or of the
@@ -22,7 +22,8 @@ pub(crate) fn compare(ring: &Ring, schema: &Schema, newest: u64, strict: bool) -
     let info = &tail.footer.info;
     let differing = schema.parts.iter().find_map(|here| {
         let there = info.schema.parts.iter().find(|there| there.name == here.name)?;
-        differ(here, there).then_some((here, there))
+        let shapes_differ = here.dtype != DType::Bytes && here.shape != there.shape;
+        (here.dtype != there.dtype || shapes_differ).then_some((here, there))
     });
     let Some((here, there)) = differing else { return Ok(()) };
     let owner = match info.provenance.get("generator") {
@@ -39,10 +40,6 @@ pub(crate) fn compare(ring: &Ring, schema: &Schema, newest: u64, strict: bool) -
     }
     tracing::warn!("{message}: such samples cannot be stacked into one batch; STRICT_SCHEMA: true refuses them");
     Ok(())
-}
-
-fn differ(here: &PartSchema, there: &PartSchema) -> bool {
-    here.dtype != there.dtype || (here.dtype != DType::Bytes && here.shape != there.shape)
 }
 
 /// Reads the footer of the segment with the lowest number in a generation's directory. Returns `None` if no segment
