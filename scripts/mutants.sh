@@ -93,7 +93,7 @@ for part in "$@"; do
                 -- -- swap::edges:: write::steps:: swap::traces:: runs::logs:: ops::repair_steps:: \
                 --skip at_any_call --skip every_call --skip call_that_fails --skip reply --skip every_change
             # `::tests::` are unit tests of the library.
-            thorough 'src/(commit|ring/(descriptor|liveness|mod|scan)|manifest|manifest/store|swap/(adopt|promote|reclaim))\.rs' "${ring[@]}" --cargo-arg=--lib \
+            thorough 'src/(commit|ring/(descriptor|failure_detector|mod|scan)|manifest|manifest/store|swap/(adopt|promote|reclaim))\.rs' "${ring[@]}" --cargo-arg=--lib \
                 -- -- ::tests:: write::steps:: swap::many_generations:: read::reading:: cli::bad_input:: fs::sharing::
             thorough 'ring/validation_split\.rs|ops/src/held_out\.rs|src/run(s|_log)/' "${ring[@]}" \
                 -- -- write::held_out:: read::streaming:: read::policy:: read::reading::
