@@ -8,8 +8,9 @@
 //! between the check and the call. The path of the ring's directory itself may contain links,
 //! because the user configured it.
 
-use super::openat::{DirEntryAt, Modes, OPEN_DIR};
-use super::{FileReader, FileWriter, Fs, FsError, FsResult, Identity, Kind, Posix, Space};
+use super::openat::{DirEntryAt, Modes};
+use super::posix::Resolve;
+use super::{FsError, FsResult};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use std::fs::File;
@@ -17,10 +18,9 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Once;
-use std::time::SystemTime;
 
 /// The confined filesystem; see the module. Paths outside the ring's directory behave as in
-/// [`Posix`].
+/// [`Posix`](super::Posix).
 #[derive(Debug)]
 pub struct Confined {
     root: PathBuf,
@@ -36,14 +36,16 @@ impl Confined {
         Confined { root: root.to_owned(), modes, warned: Once::new() }
     }
 
-    /// Opens a file for reading, as [`Fs::open`] does, for callers that need the file itself.
+    /// Opens a file for reading, as [`Fs::open`](super::Fs::open) does, for callers that need the file itself.
     ///
     /// # Errors
     /// System errors; a link on the way.
     pub fn open_file(&self, path: &Path) -> FsResult<File> {
-        self.at("open", path)?.open_file()
+        self.at("open", path)?.open()
     }
+}
 
+impl Resolve for Confined {
     fn at<'p>(&'p self, op: &'static str, path: &'p Path) -> FsResult<DirEntryAt<'p>> {
         let (Ok(below), Some(name)) = (path.strip_prefix(&self.root), path.file_name()) else {
             return Ok(DirEntryAt::plain(path));
@@ -95,72 +97,11 @@ fn explained(errno: Errno) -> io::Error {
     }
 }
 
-impl Fs for Confined {
-    fn create_new(&self, path: &Path) -> FsResult<Box<dyn FileWriter>> {
-        self.at("create", path)?.create_new()
-    }
-
-    fn create_unique(&self, path: &Path) -> FsResult<Box<dyn FileWriter>> {
-        self.at("create", path)?.create_unique()
-    }
-
-    fn open(&self, path: &Path) -> FsResult<Box<dyn FileReader>> {
-        self.at("open", path)?.open()
-    }
-
-    fn list(&self, dir: &Path) -> FsResult<Vec<String>> {
-        self.at("list", dir)?.list()
-    }
-
-    fn refresh(&self, dir: &Path) -> FsResult<()> {
-        self.at(OPEN_DIR, dir)?.refresh()
-    }
-
-    fn make_dir(&self, path: &Path) -> FsResult<()> {
-        self.at("create directory", path)?.make_dir()
-    }
-
-    fn link(&self, from: &Path, to: &Path) -> FsResult<()> {
-        self.at("link", from)?.link(&self.at("link", to)?)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> FsResult<()> {
-        self.at("rename", from)?.rename(&self.at("rename", to)?)
-    }
-
-    fn remove_file(&self, path: &Path) -> FsResult<()> {
-        self.at("remove", path)?.remove_file()
-    }
-
-    fn remove_dir(&self, path: &Path) -> FsResult<()> {
-        self.at("remove directory", path)?.remove_dir()
-    }
-
-    fn identity(&self, path: &Path) -> FsResult<Identity> {
-        self.at("stat", path)?.identity()
-    }
-
-    fn changed(&self, path: &Path) -> FsResult<SystemTime> {
-        self.at("stat", path)?.changed()
-    }
-
-    fn sync_dir(&self, path: &Path) -> FsResult<()> {
-        self.at(OPEN_DIR, path)?.sync_dir()
-    }
-
-    fn space(&self, path: &Path) -> FsResult<Space> {
-        Posix.space(path)
-    }
-
-    fn kind(&self, path: &Path) -> FsResult<Kind> {
-        Posix.kind(path)
-    }
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::fs::Fs;
     use std::os::unix::fs::symlink;
 
     #[test]

@@ -1,8 +1,8 @@
 //! A name in an open directory, and the system calls on it.
 
-use super::{FileReader, FileWriter, FsError, FsResult, Identity, MapMode, map};
+use super::{FileReader, FileWriter, FsError, FsResult, MapMode, map};
 use bytes::Bytes;
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -11,7 +11,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Default modes of new files and directories; the umask clears bits of them.
 const FILE: Mode = Mode::from_raw_mode(0o666);
@@ -83,7 +82,8 @@ impl<'p> DirEntryAt<'p> {
         self.dir.as_ref().map_or(CWD, AsFd::as_fd)
     }
 
-    fn on<T>(&self, op: &'static str, result: Result<T, Errno>) -> FsResult<T> {
+    /// Returns `result` of the call `op` on this entry.
+    pub fn on<T>(&self, op: &'static str, result: Result<T, Errno>) -> FsResult<T> {
         result.map_err(|errno| FsError::new(op, self.path, errno.into()))
     }
 
@@ -92,34 +92,24 @@ impl<'p> DirEntryAt<'p> {
     }
 
     /// Opens the directory for reading. In a confined ring, fails if it is a link.
-    fn open_dir(&self) -> Result<OwnedFd, Errno> {
+    pub fn open_dir(&self) -> Result<OwnedFd, Errno> {
         let fenced = if self.dir.is_some() { OFlags::NOFOLLOW } else { OFlags::empty() };
         self.open_with(OFlags::RDONLY | OFlags::DIRECTORY | fenced, Mode::empty())
     }
 
-    pub fn create_new(&self) -> FsResult<Box<dyn FileWriter>> {
-        self.create_with(OFlags::EXCL)
-    }
-
-    pub fn create_unique(&self) -> FsResult<Box<dyn FileWriter>> {
-        self.create_with(OFlags::NOFOLLOW | OFlags::NONBLOCK)
-    }
-
-    fn create_with(&self, how: OFlags) -> FsResult<Box<dyn FileWriter>> {
+    /// Creates a file for writing, with the flags `how` besides the usual ones.
+    pub fn create(&self, how: OFlags) -> FsResult<Box<dyn FileWriter>> {
         let file = self.on("create", self.open_with(OFlags::WRONLY | OFlags::CREATE | how, FILE))?;
         if let Some((modes, _)) = self.modes {
             let set = rustix::fs::fchmod(&file, modes.of_files());
-            self.on("set the mode of", set).inspect_err(|_| drop(self.remove_file()))?;
+            self.on("set the mode of", set).inspect_err(|_| _ = self.unlink(AtFlags::empty()))?;
         }
         let file = file.into();
         Ok(Box::new(Writer { file, path: self.path.to_owned() }))
     }
 
-    pub fn open(&self) -> FsResult<Box<dyn FileReader>> {
-        Ok(Box::new(Reader { file: self.open_file()?, path: self.path.to_owned() }))
-    }
-
-    pub fn open_file(&self) -> FsResult<File> {
+    /// Opens a file for reading.
+    pub fn open(&self) -> FsResult<File> {
         // Fails for a link, which may lead out of the ring, and does not block on a FIFO.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let file = File::from(self.on("open", self.open_with(flags, Mode::empty()))?);
@@ -130,28 +120,12 @@ impl<'p> DirEntryAt<'p> {
         Ok(file)
     }
 
-    pub fn list(&self) -> FsResult<Vec<String>> {
-        let entries = self.on("list", self.open_dir().and_then(Dir::new))?;
-        let mut names = Vec::new();
-        for entry in entries {
-            let entry = self.on("list", entry)?;
-            match entry.file_name().to_str() {
-                Ok(name) if !matches!(name, "." | "..") => names.push(name.to_owned()),
-                _ => {}
-            }
-        }
-        Ok(names)
-    }
-
-    pub fn refresh(&self) -> FsResult<()> {
-        self.on(OPEN_DIR, self.open_dir()).map(drop)
-    }
-
     pub fn make_dir(&self) -> FsResult<()> {
         let made = rustix::fs::mkdirat(self.dir(), self.name, DIRECTORY);
         match (self.modes, made) {
             (Some((modes, warned)), Ok(())) => {
-                self.on("set the mode of", self.set_mode(modes, warned)).inspect_err(|_| drop(self.remove_dir()))
+                let set = self.on("set the mode of", self.set_mode(modes, warned));
+                set.inspect_err(|_| _ = self.unlink(AtFlags::REMOVEDIR))
             }
             // A directory of this user may lack its mode because the process that created it died
             // before setting it, or because the reply was lost and the call was repeated. The
@@ -191,44 +165,21 @@ impl<'p> DirEntryAt<'p> {
         Ok(())
     }
 
-    pub fn link(&self, to: &DirEntryAt<'_>) -> FsResult<()> {
-        to.on("link", rustix::fs::linkat(self.dir(), self.name, to.dir(), to.name, AtFlags::empty()))
+    pub fn link(&self, to: &DirEntryAt<'_>) -> Result<(), Errno> {
+        rustix::fs::linkat(self.dir(), self.name, to.dir(), to.name, AtFlags::empty())
     }
 
-    pub fn rename(&self, to: &DirEntryAt<'_>) -> FsResult<()> {
-        to.on("rename", rustix::fs::renameat(self.dir(), self.name, to.dir(), to.name))
+    pub fn rename(&self, to: &DirEntryAt<'_>) -> Result<(), Errno> {
+        rustix::fs::renameat(self.dir(), self.name, to.dir(), to.name)
     }
 
-    pub fn remove_file(&self) -> FsResult<()> {
-        self.on("remove", rustix::fs::unlinkat(self.dir(), self.name, AtFlags::empty()))
+    /// Removes the name: of a file, or with `REMOVEDIR` of an empty directory.
+    pub fn unlink(&self, flags: AtFlags) -> Result<(), Errno> {
+        rustix::fs::unlinkat(self.dir(), self.name, flags)
     }
 
-    pub fn remove_dir(&self) -> FsResult<()> {
-        self.on("remove directory", rustix::fs::unlinkat(self.dir(), self.name, AtFlags::REMOVEDIR))
-    }
-
-    pub fn identity(&self) -> FsResult<Identity> {
-        let stat = self.on("stat", rustix::fs::statat(self.dir(), self.name, AtFlags::SYMLINK_NOFOLLOW))?;
-        let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-        Ok(Identity { inode: (stat.st_dev, stat.st_ino), len: stat.st_size as u64, is_dir })
-    }
-
-    pub fn changed(&self) -> FsResult<SystemTime> {
-        let look = rustix::fs::statat(self.dir(), self.name, AtFlags::SYMLINK_NOFOLLOW);
-        let stat = self.on("stat", look)?;
-        let seconds = u64::try_from(stat.st_ctime).unwrap_or_default();
-        Ok(UNIX_EPOCH + Duration::new(seconds, stat.st_ctime_nsec as u32))
-    }
-
-    pub fn sync_dir(&self) -> FsResult<()> {
-        // Opening and syncing are separate operations, because an error of opening is not a disk
-        // error.
-        let dir = self.on(OPEN_DIR, self.open_dir())?;
-        // After a shutdown (its disk failed, or its power was cut), XFS still reports success for
-        // fsync, as of Linux 6.18, although it lost the names that were not yet written. Any other
-        // call on the directory reports the error.
-        let synced = rustix::fs::fsync(&dir).and_then(|()| rustix::fs::fstat(&dir));
-        self.on("sync directory", synced).map(drop)
+    pub fn stat(&self) -> Result<Stat, Errno> {
+        rustix::fs::statat(self.dir(), self.name, AtFlags::SYMLINK_NOFOLLOW)
     }
 }
 
@@ -274,9 +225,10 @@ impl FileWriter for Writer {
     }
 }
 
-struct Reader {
-    file: File,
-    path: PathBuf,
+/// A file that is open for reading, and its path for messages.
+pub struct Reader {
+    pub file: File,
+    pub path: PathBuf,
 }
 
 impl FileReader for Reader {

@@ -1,11 +1,14 @@
 //! A real filesystem, accessed by system calls.
 
 use super::confined::Confined;
-use super::openat::{DirEntryAt, Modes};
+use super::openat::{DirEntryAt, Modes, OPEN_DIR, Reader};
 use super::{FileReader, FileWriter, Fs, FsError, FsResult, Identity, Kind, Space};
+use rustix::fs::{AtFlags, Dir, FileType, OFlags};
+use rustix::io::Errno;
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The filesystem of this machine.
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,57 +40,112 @@ const SHARED: [(u64, &str); 9] = [
     (0x1983_0326, "beegfs"),
 ];
 
-impl Fs for Posix {
+/// Resolves paths: in the two real filesystems, only this differs.
+pub trait Resolve: fmt::Debug + Send + Sync {
+    /// Returns the entry at `path`, for the call `op`.
+    fn at<'p>(&'p self, op: &'static str, path: &'p Path) -> FsResult<DirEntryAt<'p>>;
+
+    /// See [`Fs::fenced`].
+    fn fenced_in(&self, _root: &Path, _modes: Option<Modes>) -> Option<Arc<dyn Fs>> {
+        None
+    }
+
+    /// Makes the call `op` on the entry at `path`.
+    fn call<T>(
+        &self,
+        op: &'static str,
+        path: &Path,
+        call: impl FnOnce(&DirEntryAt<'_>) -> Result<T, Errno>,
+    ) -> FsResult<T> {
+        let at = self.at(op, path)?;
+        at.on(op, call(&at))
+    }
+}
+
+impl Resolve for Posix {
+    fn at<'p>(&'p self, _op: &'static str, path: &'p Path) -> FsResult<DirEntryAt<'p>> {
+        Ok(DirEntryAt::plain(path))
+    }
+
+    fn fenced_in(&self, root: &Path, modes: Option<Modes>) -> Option<Arc<dyn Fs>> {
+        Some(Arc::new(Confined::new(root, modes)))
+    }
+}
+
+impl<R: Resolve> Fs for R {
     fn create_new(&self, path: &Path) -> FsResult<Box<dyn FileWriter>> {
-        DirEntryAt::plain(path).create_new()
+        self.at("create", path)?.create(OFlags::EXCL)
     }
 
     fn create_unique(&self, path: &Path) -> FsResult<Box<dyn FileWriter>> {
-        DirEntryAt::plain(path).create_unique()
+        self.at("create", path)?.create(OFlags::NOFOLLOW | OFlags::NONBLOCK)
     }
 
     fn open(&self, path: &Path) -> FsResult<Box<dyn FileReader>> {
-        DirEntryAt::plain(path).open()
+        Ok(Box::new(Reader { file: self.at("open", path)?.open()?, path: path.to_owned() }))
     }
 
     fn list(&self, dir: &Path) -> FsResult<Vec<String>> {
-        DirEntryAt::plain(dir).list()
+        let at = self.at("list", dir)?;
+        let mut names = Vec::new();
+        for entry in at.on("list", at.open_dir().and_then(Dir::new))? {
+            let entry = at.on("list", entry)?;
+            match entry.file_name().to_str() {
+                Ok(name) if !matches!(name, "." | "..") => names.push(name.to_owned()),
+                _ => {}
+            }
+        }
+        Ok(names)
     }
 
     fn refresh(&self, dir: &Path) -> FsResult<()> {
-        DirEntryAt::plain(dir).refresh()
+        self.call(OPEN_DIR, dir, |at| at.open_dir()).map(drop)
     }
 
     fn make_dir(&self, path: &Path) -> FsResult<()> {
-        DirEntryAt::plain(path).make_dir()
+        self.at("create directory", path)?.make_dir()
     }
 
     fn link(&self, from: &Path, to: &Path) -> FsResult<()> {
-        DirEntryAt::plain(from).link(&DirEntryAt::plain(to))
+        let from = self.at("link", from)?;
+        self.call("link", to, |to| from.link(to))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> FsResult<()> {
-        DirEntryAt::plain(from).rename(&DirEntryAt::plain(to))
+        let from = self.at("rename", from)?;
+        self.call("rename", to, |to| from.rename(to))
     }
 
     fn remove_file(&self, path: &Path) -> FsResult<()> {
-        DirEntryAt::plain(path).remove_file()
+        self.call("remove", path, |at| at.unlink(AtFlags::empty()))
     }
 
     fn remove_dir(&self, path: &Path) -> FsResult<()> {
-        DirEntryAt::plain(path).remove_dir()
+        self.call("remove directory", path, |at| at.unlink(AtFlags::REMOVEDIR))
     }
 
     fn identity(&self, path: &Path) -> FsResult<Identity> {
-        DirEntryAt::plain(path).identity()
+        let stat = self.call("stat", path, |at| at.stat())?;
+        let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        Ok(Identity { inode: (stat.st_dev, stat.st_ino), len: stat.st_size as u64, is_dir })
     }
 
     fn changed(&self, path: &Path) -> FsResult<SystemTime> {
-        DirEntryAt::plain(path).changed()
+        let stat = self.call("stat", path, |at| at.stat())?;
+        let seconds = u64::try_from(stat.st_ctime).unwrap_or_default();
+        Ok(UNIX_EPOCH + Duration::new(seconds, stat.st_ctime_nsec as u32))
     }
 
     fn sync_dir(&self, path: &Path) -> FsResult<()> {
-        DirEntryAt::plain(path).sync_dir()
+        // Opening and syncing are separate operations, because an error of opening is not a disk
+        // error.
+        let at = self.at(OPEN_DIR, path)?;
+        let dir = at.on(OPEN_DIR, at.open_dir())?;
+        // After a shutdown (its disk failed, or its power was cut), XFS still reports success for
+        // fsync, as of Linux 6.18, although it lost the names that were not yet written. Any other
+        // call on the directory reports the error.
+        let synced = rustix::fs::fsync(&dir).and_then(|()| rustix::fs::fstat(&dir));
+        at.on("sync directory", synced).map(drop)
     }
 
     fn space(&self, path: &Path) -> FsResult<Space> {
@@ -109,6 +167,6 @@ impl Fs for Posix {
     }
 
     fn fenced(&self, root: &Path, modes: Option<Modes>) -> Option<Arc<dyn Fs>> {
-        Some(Arc::new(Confined::new(root, modes)))
+        self.fenced_in(root, modes)
     }
 }
