@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
@@ -220,8 +220,14 @@ impl FileWriter for Writer {
         on("sync", &self.path, self.file.sync_data())
     }
 
+    #[allow(unsafe_code)]
     fn close(self: Box<Self>) -> FsResult<()> {
-        on("close", &self.path, nix::unistd::close(self.file).map_err(io::Error::from))
+        // SAFETY: this was the only owner of the descriptor, and it is closed once.
+        let closed = match unsafe { libc::close(self.file.into_raw_fd()) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        };
+        on("close", &self.path, closed)
     }
 }
 
