@@ -104,7 +104,16 @@ fn cut(message: &str) -> String {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::coordination::MemoryStore;
+    use crate::coordination::FileStore;
+    use crate::fs::Posix;
+    use std::sync::Arc;
+    use tempfile::TempDir;
+
+    fn store() -> (TempDir, FileStore) {
+        let dir = tempfile::tempdir().unwrap();
+        let store = FileStore::new(Arc::new(Posix), dir.path().to_owned(), "me", 1);
+        (dir, store)
+    }
 
     fn at(n: u64) -> Failure {
         let (role, host, message) = ("generator".to_owned(), "node".to_owned(), format!("failure {n}"));
@@ -113,7 +122,7 @@ mod tests {
 
     #[test]
     fn newest_failures_are_kept_in_any_order_of_writing() {
-        let notes = MemoryStore::default();
+        let (_dir, notes) = store();
         for n in (0..40).map(|n| n * 7 % 40) {
             write(&notes, &format!("member-{n}"), &at(n)).unwrap();
             assert!(notes.note_names(FOLDER).unwrap().len() <= KEPT);
@@ -127,7 +136,7 @@ mod tests {
     /// it.
     #[test]
     fn first_failure_of_a_process_is_kept_over_later_ones() {
-        let notes = MemoryStore::default();
+        let (_dir, notes) = store();
         record(&notes, "me", Role::Generator, "the cause");
         record(&notes, "me", Role::Generator, "a consequence");
         record(&notes, "other", Role::Manager, "another's");
@@ -140,7 +149,7 @@ mod tests {
 
     #[test]
     fn invalid_note_is_skipped_and_removed_first() {
-        let notes = MemoryStore::default();
+        let (_dir, notes) = store();
         notes.add_note(FOLDER, "zzz", "{").unwrap();
         (0..3).for_each(|n| write(&notes, &format!("member-{n}"), &at(n)).unwrap());
         assert_eq!(failures(&notes).unwrap().len(), 3);

@@ -7,8 +7,8 @@
 //! The store holds hints and may be lost. The counter keeps segment names from colliding, the
 //! status shortens the search for the newest generation, and leases save work. No sample is lost or
 //! delivered twice if any of them is wrong (rule 5 of `docs/internals/protocol.md`). Implementations:
-//! [`FileStore`] (names in the ring's directory), [`MongoStore`] (documents on a server), and
-//! [`MemoryStore`] (one process, for tests).
+//! [`FileStore`] (names in the ring's directory), [`MongoStore`] (documents on a server), and for
+//! tests one in memory.
 
 mod allocator;
 mod backend;
@@ -16,7 +16,6 @@ mod counter;
 pub(crate) mod files;
 mod leases;
 mod membership;
-mod memory;
 #[cfg(feature = "mongodb")]
 mod mongo;
 mod notes;
@@ -28,7 +27,6 @@ pub use files::FileStore;
 pub use leases::{Lease, Leases};
 pub(crate) use membership::BEATS_PER_LEASE;
 pub use membership::{Membership, PartCompression, Report};
-pub use memory::MemoryStore;
 #[cfg(feature = "mongodb")]
 pub use mongo::{MongoStore, probe as server_probe};
 pub use notes::Notes;

@@ -206,8 +206,8 @@ impl ProducerStatus {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::coordination::Notes;
     use crate::coordination::files::FileStore;
-    use crate::coordination::{MemoryStore, Notes};
     use crate::fs::Posix;
     use std::fs;
 
@@ -221,7 +221,8 @@ mod tests {
             unix_ms: unix_ms() - 3_600_000,
             message: "out of luck".to_owned(),
         };
-        let store = MemoryStore::default();
+        let place = tempfile::tempdir().unwrap();
+        let store = FileStore::new(Arc::new(Posix), place.path().join("index"), "me", 1);
         store.add_note("failures", "gone", &serde_json::to_string(&hour_ago).unwrap()).unwrap();
         let generators = ProducerStatus::new(Duration::from_secs(3600));
         let words = generators.describe(&store);

@@ -257,13 +257,38 @@ impl FailureDetector {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::coordination::{MemoryStore, Report};
+    use crate::coordination::Report;
+    use std::sync::Mutex;
+
+    /// Members whose heartbeats the tests set.
+    #[derive(Debug, Default)]
+    struct Members(Mutex<HashMap<String, (u64, Report)>>);
+
+    impl Membership for Members {
+        fn beat(&self, member: &str, beat: u64, report: &Report) -> Result<()> {
+            self.0.lock().unwrap().insert(member.to_owned(), (beat, report.clone()));
+            Ok(())
+        }
+
+        fn leave(&self, member: &str) -> Result<()> {
+            self.0.lock().unwrap().remove(member);
+            Ok(())
+        }
+
+        fn members(&self) -> Result<Vec<(String, u64)>> {
+            Ok(self.0.lock().unwrap().iter().map(|(name, (beat, _))| (name.clone(), *beat)).collect())
+        }
+
+        fn report(&self, member: &str, _beat: u64) -> Result<Option<Report>> {
+            Ok(self.0.lock().unwrap().get(member).map(|(_, report)| report.clone()))
+        }
+    }
 
     /// A member counts as dead once its heartbeat has not changed for the ttl, and as alive once it
     /// changes again.
     #[test]
     fn member_is_dead_from_its_ttl_until_its_next_heartbeat() {
-        let store = MemoryStore::default();
+        let store = Members::default();
         let mut watch = FailureDetector::new(TTL);
         store.beat("a", 1, &Report::default()).unwrap();
         watch.look(&store).unwrap();
@@ -277,7 +302,7 @@ mod tests {
 
     #[test]
     fn silence_does_not_count_while_the_observer_is_stopped() {
-        let store = MemoryStore::default();
+        let store = Members::default();
         let mut watch = FailureDetector::new(TTL);
         store.beat("a", 1, &Report::default()).unwrap();
         watch.look(&store).unwrap();
@@ -292,7 +317,7 @@ mod tests {
     /// again.
     #[test]
     fn member_is_dead_at_the_poll_after_its_ttl_and_polled_no_more() {
-        let (mut looks, store) = (FailureDetector::new(Duration::from_secs(60)), MemoryStore::default());
+        let (mut looks, store) = (FailureDetector::new(Duration::from_secs(60)), Members::default());
         store.beat("a", 1, &Report::default()).unwrap();
         looks.look(&store).unwrap();
         // The ttl ended between the last poll and now.
@@ -309,7 +334,7 @@ mod tests {
 
     #[test]
     fn removal_from_the_list_is_no_heartbeat() {
-        let (mut looks, store) = (FailureDetector::new(Duration::from_secs(60)), MemoryStore::default());
+        let (mut looks, store) = (FailureDetector::new(Duration::from_secs(60)), Members::default());
         store.beat("a", 1, &Report::default()).unwrap();
         looks.look(&store).unwrap();
         let ago = |seconds| Instant::now().checked_sub(Duration::from_secs(seconds)).unwrap();
@@ -322,7 +347,7 @@ mod tests {
 
     #[test]
     fn member_is_judged_by_the_longer_of_its_lease_and_ours() {
-        let store = MemoryStore::default();
+        let store = Members::default();
         let ours = Duration::from_secs(60);
         for (published, ttl) in
             [(600.0, 600), (1.0, 60), (0.0, 60), (-5.0, 60), (f64::NAN, 60), (f64::INFINITY, 60), (1e12, 86_400)]

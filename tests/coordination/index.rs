@@ -1,11 +1,12 @@
 //! The indexes without a server fulfil the contract that all indexes share.
 
-use ringreel::coordination::{CoordinationStore, FileStore, MemoryStore, Report, SwapStatus};
+use ringreel::coordination::{CoordinationStore, FileStore, Report, SwapStatus};
 use ringreel::fs::Posix;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use testkit::contract::{self, Place};
+use testkit::memory_store::MemoryStore;
 
 testkit::contract!(memory, super::memory_place);
 testkit::contract!(files, super::files_place);

@@ -1,7 +1,7 @@
 //! Members of a ring: how long each may miss heartbeats, and which ones count as alive.
 
 use ringreel::Config;
-use ringreel::coordination::{MemoryStore, Report};
+use ringreel::coordination::Report;
 use ringreel::fs::Posix;
 use ringreel::ring::Ring;
 use ringreel::swap::manager::Manager;
@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use testkit::memory_store::MemoryStore;
 use testkit::ring::{Action, HookFs, another, config, scratch};
 
 const EACCES: i32 = 13;

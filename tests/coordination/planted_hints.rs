@@ -1,7 +1,7 @@
 //! The index is a hint and may be wrong: with any names and values in it, every step of the ring terminates, and every
 //! sample is delivered once.
 
-use ringreel::coordination::{CoordinationStore, MemoryStore, Report, SwapStatus};
+use ringreel::coordination::{CoordinationStore, Report, SwapStatus};
 use ringreel::fs::Posix;
 use ringreel::run_log::Epoch;
 use ringreel::swap::promote::PromoteWhen;
@@ -13,6 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
+use testkit::memory_store::MemoryStore;
 use testkit::ring::assert_delivered_once;
 use testkit::stream::{self, Dice, SHAPE, World, data, next, one, worker};
 

@@ -1,6 +1,6 @@
 //! The logs of runs: the first decision holds for all workers, departed workers are not awaited, finished runs retire.
 
-use ringreel::coordination::{CoordinationStore, MemoryStore};
+use ringreel::coordination::CoordinationStore;
 use ringreel::run_log::{Epoch, RunLog, Turn};
 use ringreel::runs::MAX_PINNED;
 use ringreel::{Error, StreamOptions};
@@ -8,6 +8,7 @@ use ringreel_ops::status::status;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
+use testkit::memory_store::MemoryStore;
 use testkit::ring::{Action, HookFs};
 use testkit::stream::{self, World, decide, drain, eventually, one, take, turn, worker};
 

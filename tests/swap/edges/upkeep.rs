@@ -2,7 +2,7 @@
 
 use super::{generations, keeping, promote_only, write_manifests};
 use ringreel::config::Config;
-use ringreel::coordination::{CoordinationStore, Counter, Leases, MemoryStore, Report, SwapStatus};
+use ringreel::coordination::{CoordinationStore, Counter, Leases, Report, SwapStatus};
 use ringreel::layout::segment_name;
 use ringreel::ring::Ring;
 use ringreel::ring::failure_detector::FailureDetector;
@@ -16,6 +16,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use testkit::memory_store::MemoryStore;
 use testkit::ring::{
     Action, EACCES, EIO, ESTALE, another, assert_delivered_once, config, hooked, linked, listed, scratch, staged,
 };

@@ -12,6 +12,7 @@
 //! | [`stale`] | clients of a filesystem that cache absent names |
 //! | [`liar`] | filesystems that break one guarantee each, and the doctor's findings |
 //! | [`contract`] | the contract of the coordination store, as a macro that generates a module of tests |
+//! | [`memory_store`] | a coordination store in memory |
 //! | [`process`] | tests that need a separate process |
 //! | [`log`] | the warnings that a call logs |
 //! | [`wait`] | waiting for a condition |
@@ -27,6 +28,7 @@ pub mod hook;
 pub mod liar;
 pub mod lines;
 pub mod log;
+pub mod memory_store;
 pub mod process;
 pub mod ring;
 pub mod stale;

@@ -1,10 +1,12 @@
-//! A coordination store in the memory of one process, for tests. It is also the simplest reference
-//! of what a store does.
+//! A coordination store in the memory of one process: the simplest reference of what a store does.
 
-use super::{COUNTER_END, CoordinationStore, Counter, Lease, Leases, Membership, Notes, Report, SwapStatus};
-use crate::error::Result;
+use ringreel::Result;
+use ringreel::coordination::{CoordinationStore, Counter, Lease, Leases, Membership, Notes, Report, SwapStatus};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The first number that no counter hands out.
+const COUNTER_END: u64 = 1 << 40;
 
 /// The coordination store in memory; see the module.
 #[derive(Debug, Default)]
