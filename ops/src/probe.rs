@@ -1,4 +1,5 @@
-//! Measures the behaviour of a filesystem in a scratch directory, for [`crate::doctor`], which judges it.
+//! Measures the behaviour of a filesystem in a scratch directory, and of an index server, for
+//! [`crate::doctor`], which judges them.
 //!
 //! Everything that the ring relies on is measured through [`Fs`], as the ring uses it, so that a faulty filesystem in a
 //! test is detected like a real one. [`Extra`] has the other measurements.
@@ -6,6 +7,8 @@
 pub mod contents;
 pub mod delays;
 pub mod names;
+#[cfg(feature = "mongodb")]
+pub mod server;
 
 use ringreel::fs::openat::DirEntryAt;
 use ringreel::fs::poll::watcher;

@@ -17,7 +17,7 @@ pub(crate) mod files;
 mod leases;
 mod membership;
 #[cfg(feature = "mongodb")]
-mod mongo;
+pub mod mongo;
 mod notes;
 
 pub use backend::{Backend, Claim, IfUnreachable, RingContext};
@@ -28,7 +28,7 @@ pub use leases::{Lease, Leases};
 pub(crate) use membership::BEATS_PER_LEASE;
 pub use membership::{Membership, PartCompression, Report};
 #[cfg(feature = "mongodb")]
-pub use mongo::{MongoStore, probe as server_probe};
+pub use mongo::MongoStore;
 pub use notes::Notes;
 
 use crate::error::{Error, Result};

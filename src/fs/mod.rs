@@ -8,7 +8,6 @@
 mod absence;
 pub mod atomic_publish;
 mod confined;
-pub mod delays;
 pub mod map;
 pub mod openat;
 pub mod poll;

@@ -88,8 +88,8 @@ mod server {
     use super::super::facts::Fact;
     use super::super::{CannotMeasure, Doctor, Outcome};
     use super::{GROUP, Surroundings};
+    use crate::probe::server::{Probe, ServerProbe};
     use ringreel::config::{Config, MongoPlace};
-    use ringreel::coordination::server_probe::{Probe, ServerProbe};
     use std::time::Duration;
 
     /// A slower round trip delays each block of numbers noticeably.

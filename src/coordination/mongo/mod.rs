@@ -20,17 +20,15 @@ mod leases;
 mod membership;
 mod notes;
 mod outage_log;
-pub mod probe;
 mod process;
 mod reconnect;
 mod swap;
 
 pub use connection::Connection;
-pub use documents::RingName;
+pub use documents::{Collections, RingName};
 
 use super::allocator::NumberAllocator;
 use crate::error::Result;
-use documents::Collections;
 use mongodb::bson::{Bson, Document};
 use std::fmt;
 use std::future::Future;

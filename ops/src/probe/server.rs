@@ -1,17 +1,16 @@
-//! Measures a server for `ringreel doctor`, in a temporary collection that is dropped afterwards.
+//! Measures a server for [`crate::doctor`], in a temporary collection that is dropped afterwards.
 //! The documents of the ring are only read.
 
-use super::connection::Connection;
-use super::documents::RingName;
-use crate::config::MongoPlace;
-use crate::coordination::{Claim, IfUnreachable};
-use crate::error::Result;
-use crate::fs::delays::Delays;
-use crate::random::random_u32;
-use crate::unix_ms;
+use super::delays::Delays;
 use mongodb::Collection;
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::options::{Acknowledgment, ReturnDocument};
+use ringreel::config::MongoPlace;
+use ringreel::coordination::mongo::{Connection, RingName};
+use ringreel::coordination::{Claim, IfUnreachable};
+use ringreel::error::Result;
+use ringreel::random::random_u32;
+use ringreel::unix_ms;
 use std::collections::HashSet;
 use std::path::Path;
 use std::time::Instant;
