@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::fs::Modes;
 pub use given::bytes_option;
 use given::{Given, is_plain_name, nearest, quoted};
-pub use keys::{GROUPS, Key};
+pub use keys::KEYS;
 use serde_yaml::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! The keys as given: each value is converted to its type, or refused with its key, its line and what was expected.
 
-use super::keys::{Key, keys};
+use super::keys::{FROM_UMASK, KEYS};
 use super::place::{MongoPlace, STATUS_COLLECTION, without_password};
 use super::{Compress, Config, Effective, IndexPlace, OnStale, Reuse, SECRET, check_names};
 use crate::error::{Error, Result};
@@ -14,8 +14,6 @@ const DAY: u32 = 86_400;
 const YEAR: u32 = 365 * DAY;
 /// The key under which users keep their own settings. Keys that begin with `x-` are also left to users.
 const USERS_OWN: &str = "USER";
-/// Value of RING_MODE if the configuration has none.
-pub(super) const FROM_UMASK: &str = "from the umask";
 /// Most passes over one generation.
 const MAX_PASSES: u64 = 1_000_000;
 
@@ -43,9 +41,9 @@ impl<'a> Given<'a> {
             if key == USERS_OWN || key.starts_with("x-") {
                 continue;
             }
-            if !keys().any(|known| known.name == key) {
+            if KEYS.iter().all(|(known, _)| *known != key) {
                 let upper = key.to_uppercase();
-                let near = nearest(&upper, keys().map(|known| known.name));
+                let near = nearest(&upper, KEYS.iter().map(|(known, _)| *known));
                 let own = format!("; put your own settings under {USERS_OWN} or in keys that begin with x-");
                 let advice = if near.is_empty() { &own } else { &near };
                 return Err(given.bad(&key, &format!("unknown key{advice}")));
@@ -344,7 +342,7 @@ impl<'a> Given<'a> {
 
     pub(super) fn effective(&self, config: &Config) -> Vec<Effective> {
         let ring = &config.ring;
-        let row = |&Key { name: key, default, .. }: &Key| match self.values.get(key) {
+        let row = |(key, default): (&'static str, &str)| match self.values.get(key) {
             Some(_) if key == "RING" => Effective { key, value: ring.display().to_string(), origin: self.place(key) },
             Some(value) if SECRET.contains(&key) => {
                 let value = shown(&Value::String(without_password(value.as_str().unwrap_or_default())));
@@ -364,7 +362,7 @@ impl<'a> Given<'a> {
             None if key == "RING" => Effective { key, value: ring.display().to_string(), origin: "default".into() },
             None => Effective { key, value: default.to_owned(), origin: "default".to_owned() },
         };
-        keys().map(row).collect()
+        KEYS.into_iter().map(row).collect()
     }
 }
 
