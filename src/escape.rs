@@ -25,34 +25,11 @@ pub fn escape(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Returns `value` as JSON text on one line. JSON requires escapes only below U+0020; this escapes
-/// every character that a terminal would act on. (Such a character can only be in a string.)
-pub fn json_text(value: &serde_json::Value) -> String {
-    let mut text = String::new();
-    for c in value.to_string().chars() {
-        if is_obeyed(c) {
-            text.extend(c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")));
-        } else {
-            text.push(c);
-        }
-    }
-    text
-}
-
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
     const NASTY: &str = "a\u{1b}[2Jb\u{7f}c\u{9b}31md\u{202e}e\r\nf";
-
-    #[test]
-    fn json_is_escaped_and_parses_to_the_same_value() {
-        let value = serde_json::json!({ NASTY: [NASTY, "\u{1f600}\u{e9}"] });
-        let text = json_text(&value);
-        assert!(!text.contains(is_obeyed), "{text:?}");
-        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
-    }
 
     #[test]
     fn text_is_escaped_once_and_plain_text_is_unchanged() {

@@ -3,10 +3,10 @@
 use super::RingArgs;
 use super::output::{json_line, line, plain, refused};
 use super::signals::Stop;
+use crate::humanize::counted;
 use crate::render::doctor as render;
 use clap::Args;
 use ringreel::config::Config;
-use ringreel::humanize::counted;
 use ringreel_ops::doctor::peer::Times;
 use ringreel_ops::doctor::{self, CannotMeasure, Check, Doctor, Verdict};
 use ringreel_ops::probe::Subject;

@@ -3,11 +3,11 @@
 use super::output::{failed, json_line, line, plain_path, progress};
 use super::signals::Stop;
 use crate::convert::export::{Format, Options as Wished, Report, Watch, export};
+use crate::humanize::human_bytes;
 use clap::{Args, ValueEnum};
 use ringreel::config::bytes_option;
 use ringreel::error::Error;
 use ringreel::fs::{Fs, Posix};
-use ringreel::humanize::human_bytes;
 use ringreel_ops::inspect::Subject;
 use serde_json::json;
 use std::ops::Range;

@@ -3,12 +3,12 @@
 use super::Common;
 use super::output::{in_words, is_broken_pipe, json_line, line, progress};
 use super::signals::Stop;
+use crate::humanize::human_bytes;
 use crate::render::totals;
 use anyhow::Context;
 use clap::Args;
 use indicatif::ProgressBar;
 use ringreel::config::check_names;
-use ringreel::humanize::human_bytes;
 use ringreel::segment::SampleId;
 use ringreel::write::generator::{Generator, NamedPart, Summary};
 use ringreel::{Config, Error};

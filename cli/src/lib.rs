@@ -13,6 +13,7 @@ pub mod formats;
 mod gc;
 mod generate;
 mod http;
+mod humanize;
 mod import;
 mod index;
 mod inspect;

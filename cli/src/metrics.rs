@@ -2,12 +2,11 @@
 
 use super::RingArgs;
 use super::http::{Answer, serve};
-use super::output::{file_of, line, may_write, refused, replace};
+use super::output::{file_of, json_text, line, may_write, refused, replace};
 use super::signals::{Stop, interval};
 use anyhow::Context;
 use clap::Args;
 use ringreel::config::Config;
-use ringreel::escape::json_text;
 use ringreel::unix_ms;
 use ringreel_ops::metrics::{json, json_of_failure, prometheus};
 use ringreel_ops::monitor::Watcher;

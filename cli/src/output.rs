@@ -1,9 +1,9 @@
 //! Output: lines on stdout, the log and progress bars on stderr.
 
+use crate::humanize::utc;
 use anyhow::{Context, bail};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use ringreel::escape::{escape, is_obeyed, json_text};
-use ringreel::humanize::utc;
+use ringreel::escape::{escape, is_obeyed};
 use ringreel::unix_ms;
 use std::fs::{self, OpenOptions};
 use std::io::{self, IsTerminal, Write};
@@ -19,6 +19,20 @@ pub fn json_line(value: &serde_json::Value) -> io::Result<()> {
     out.write_all(json_text(value).as_bytes())?;
     out.write_all(b"\n")?;
     out.flush()
+}
+
+/// Returns `value` as JSON text on one line. JSON requires escapes only below U+0020; this escapes
+/// every character that a terminal would act on. (Such a character can only be in a string.)
+pub fn json_text(value: &serde_json::Value) -> String {
+    let mut text = String::new();
+    for c in value.to_string().chars() {
+        if is_obeyed(c) {
+            text.extend(c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")));
+        } else {
+            text.push(c);
+        }
+    }
+    text
 }
 
 /// The log's writer to stderr. Each write is one event with its line end. Events may contain names from files, so control
@@ -208,6 +222,14 @@ mod tests {
     use super::*;
 
     const NASTY: &str = "a\u{1b}[2Jb\u{7f}c\u{9b}31md\u{202e}e\r\nf";
+
+    #[test]
+    fn json_is_escaped_and_parses_to_the_same_value() {
+        let value = serde_json::json!({ NASTY: [NASTY, "\u{1f600}\u{e9}"] });
+        let text = json_text(&value);
+        assert!(!text.contains(is_obeyed), "{text:?}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
+    }
 
     #[test]
     fn log_lines_escape_control_characters_of_names() {

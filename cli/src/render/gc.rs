@@ -1,7 +1,7 @@
 //! Output of `ringreel gc`.
 
+use crate::humanize::{counted, human_bytes};
 use crate::output::plain_path;
-use ringreel::humanize::{counted, human_bytes};
 use ringreel_ops::gc::{Garbage, Stays, Unneeded};
 use serde_json::json;
 

@@ -2,8 +2,8 @@
 
 use super::record::damage;
 use crate::formats::json::meta_json;
+use crate::humanize::{counted, human_bytes, human_seconds};
 use crate::output::{plain, plain_path};
-use ringreel::humanize::{counted, human_bytes, human_seconds};
 use ringreel::value_stats::Range;
 use ringreel_format::Codec;
 use ringreel_ops::inspect::file::{Records, Segment};

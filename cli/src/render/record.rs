@@ -1,7 +1,7 @@
 //! Output of `ringreel inspect --tree` and `--hex`: records and their bytes.
 
+use crate::humanize::counted;
 use crate::output::plain;
-use ringreel::humanize::counted;
 use ringreel_format::describe::{Field as Described, FieldKind, FieldValue};
 use ringreel_format::frame::FrameHeader;
 use ringreel_format::{Meta, PartPlace};

@@ -1,7 +1,7 @@
 //! Output of `ringreel repair`.
 
+use crate::humanize::{counted, human_bytes};
 use crate::output::plain_path;
-use ringreel::humanize::{counted, human_bytes};
 use ringreel::ring::Ring;
 use ringreel_ops::held_out::DamagedSample;
 use ringreel_ops::inspect::salvage::Saved;

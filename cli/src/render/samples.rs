@@ -3,8 +3,8 @@
 use super::inspect::{codec, range};
 use super::record;
 use crate::formats::json::meta_json;
+use crate::humanize::{counted, human_bytes};
 use crate::output::{plain, plain_path};
-use ringreel::humanize::{counted, human_bytes};
 use ringreel::read::ReadPart;
 use ringreel::value_stats::Range;
 use ringreel_format::{Codec, Head, Part, PartHead, PartPlace};

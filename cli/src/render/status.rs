@@ -1,9 +1,9 @@
 //! Output of `ringreel status`.
 
 use super::times;
+use crate::humanize::{counted, human_bytes, human_seconds};
 use crate::output::plain;
 use ringreel::failure_log::Failure;
-use ringreel::humanize::{counted, human_bytes, human_seconds};
 use ringreel::times::total;
 use ringreel::unix_ms;
 use ringreel_ops::status::{GenerationStatus, MemberStatus, ReuseStatus, Status};

@@ -1,7 +1,7 @@
 //! How readers and generators spend their time, as text.
 
+use crate::humanize::human_seconds;
 use ringreel::coordination::Report;
-use ringreel::humanize::human_seconds;
 use ringreel::times::StreamStats;
 
 /// Returns a share from 0 to 1 as percent.

@@ -1,6 +1,6 @@
 //! The last lines of `ringreel generate`, `put`, `read` and `pack`.
 
-use ringreel::humanize::human_bytes;
+use crate::humanize::human_bytes;
 use ringreel::write::generator::Summary;
 use serde_json::{Value, json};
 

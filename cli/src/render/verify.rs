@@ -1,8 +1,8 @@
 //! Output of `ringreel verify`.
 
+use crate::humanize::{counted, human_bytes};
 use crate::output::{plain, plain_path};
 use ringreel::error::REPAIR;
-use ringreel::humanize::{counted, human_bytes};
 use ringreel::manifest::ANOTHER;
 use ringreel_ops::inspect::finding::{Finding, Kind, Problem};
 use ringreel_ops::inspect::verify::{Looked, Report};

@@ -3,11 +3,10 @@
 use super::facts::Facts;
 use super::plots::{Plot, Point, Style, bars, number, over_time};
 use super::text::escaped;
+use crate::humanize::{human_bytes, human_seconds, utc};
 use crate::render::times;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use ringreel::humanize::utc;
-use ringreel::humanize::{human_bytes, human_seconds};
 use ringreel_ops::history::Swap;
 use ringreel_ops::status::MemberStatus;
 use std::fmt::Write;

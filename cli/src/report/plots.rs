@@ -3,7 +3,7 @@
 //! The size of a plot is bounded: many points are thinned out to extremes, so that no peak is lost.
 
 use super::text::escaped;
-use ringreel::humanize::utc;
+use crate::humanize::utc;
 use std::fmt::Write;
 
 /// Sizes in units of the drawing; the page scales it.

@@ -2,13 +2,13 @@
 
 use super::state::State;
 use super::view::{Paint, rate};
+use crate::humanize::human_seconds;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Color;
 use ratatui::symbols::Marker;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Axis, Chart, Dataset, GraphType, Paragraph};
-use ringreel::humanize::human_seconds;
 use ringreel_ops::monitor::Observation;
 
 /// The graph covers at most this number of swaps, and at least this number of seconds.

@@ -2,13 +2,13 @@
 
 use super::state::{Column, Member, State};
 use super::view::{Paint, rate};
+use crate::humanize::human_seconds;
 use crate::output::plain;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Row, Table};
-use ringreel::humanize::human_seconds;
 
 /// A column: its name, its sort key, its width, and the smallest width of the view that shows it.
 struct Head {

@@ -2,6 +2,7 @@
 
 use super::state::State;
 use super::{graph, members};
+use crate::humanize::{human_bytes, human_seconds};
 use crate::output::plain;
 use crate::render::times;
 use ratatui::Frame;
@@ -9,7 +10,6 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Clear, Paragraph, Row, Table, Wrap};
-use ringreel::humanize::{human_bytes, human_seconds};
 use ringreel_ops::history::Swap;
 use ringreel_ops::monitor::Observation;
 use ringreel_ops::status::{ReuseStatus, Status, WritingStatus};
@@ -105,7 +105,7 @@ fn title_line(state: &State, paint: Paint, width: u16) -> Line<'static> {
         (Some(_), Some(at)) if state.trouble.is_some() || state.paused => {
             right.push(Span::raw(format!(" as of {} ago ", human_seconds(at.elapsed().as_secs_f64()))));
         }
-        (Some(look), _) => right.push(Span::raw(format!(" {} UTC ", ringreel::humanize::utc(look.unix_ms).1))),
+        (Some(look), _) => right.push(Span::raw(format!(" {} UTC ", crate::humanize::utc(look.unix_ms).1))),
         _ => {}
     }
     let used: usize = right.iter().map(Span::width).sum();

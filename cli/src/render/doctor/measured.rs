@@ -1,6 +1,6 @@
 //! The results of the doctor's checks, as text.
 
-use ringreel::humanize::utc;
+use crate::humanize::utc;
 use ringreel_ops::doctor::facts::{Fact, Free, LeaseNote, MountNote, Reading, RightsNote, Runners, Spread};
 use ringreel_ops::doctor::{Check, Verdict};
 use ringreel_ops::probe::contents::Mapped;
