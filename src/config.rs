@@ -14,7 +14,7 @@ pub use place::{IndexPlace, MongoPlace, STATUS_COLLECTION};
 use crate::error::{Error, Result};
 use crate::fs::Modes;
 pub use given::bytes_option;
-use given::{Given, is_plain_name, nearest, quoted};
+use given::{DAY, Given, YEAR, is_plain_name, nearest, quoted};
 pub use keys::KEYS;
 use serde_yaml::Value;
 use std::collections::BTreeMap;
@@ -262,7 +262,7 @@ impl Config {
             keep: given.whole("KEEP", 0, MAX_KEEP)?.unwrap_or(1),
             segment_samples: given.segment_samples()?,
             segment_bytes: given.bytes("SEGMENT_BYTES", 1, 1 << 40)?.unwrap_or(32 << 20),
-            segment_time: given.seconds("SEGMENT_SECONDS")?.unwrap_or(Duration::from_millis(500)),
+            segment_time: given.seconds("SEGMENT_SECONDS", DAY)?.unwrap_or(Duration::from_millis(500)),
             compress,
             compress_all,
             check_finite: given.choice(
@@ -274,14 +274,14 @@ impl Config {
             read: given
                 .choice("READ", &[("auto", ReadMode::Auto), ("mmap", ReadMode::Mmap), ("pread", ReadMode::Pread)])?,
             durability: given.choice("DURABILITY", &[("process", Durability::Process), ("node", Durability::Node)])?,
-            lease: given.seconds("LEASE_SECONDS")?.unwrap_or(Duration::from_secs(10)),
-            poll: given.seconds("POLL_SECONDS")?,
+            lease: given.seconds("LEASE_SECONDS", DAY)?.unwrap_or(Duration::from_secs(10)),
+            poll: given.seconds("POLL_SECONDS", DAY)?,
             max_bytes: given.bytes("MAX_BYTES", 1, u64::MAX)?,
             max_files: given.whole("MAX_FILES", 1, u64::MAX)?,
             max_part: given.bytes("MAX_PART", 1, 1 << 50)?.unwrap_or(1 << 40),
             reuse,
             on_stale: given.on_stale(reuse)?,
-            stale_after: given.stale_after()?,
+            stale_after: given.seconds("STALE_AFTER", YEAR)?.unwrap_or(Duration::from_secs(300)),
             run_grace: Duration::from_secs(given.whole("RUN_GRACE", 0, MAX_RUN_GRACE)?.unwrap_or(3600)),
             validation: given.whole("VALIDATION", 0, 1 << 40)?,
             prefetch_bytes: given.bytes("PREFETCH_BYTES", 0, 1 << 40)?.unwrap_or(256 << 20),
@@ -300,18 +300,19 @@ impl Config {
 
     /// Returns the name of the ring and its directory.
     fn place(given: &Given<'_>, base: &Path) -> Result<(String, PathBuf)> {
-        let ring = match (given.text_of("RING")?, given.text_of("DBNAME")?) {
+        let (ring, name) = (given.text_of("RING")?, given.text_of("DBNAME")?);
+        let ring = match (ring, &name) {
             (Some(ring), _) => base.join(ring),
-            (None, Some(name)) if is_plain_name(&name) => base.join(format!("{name}.ring")),
+            (None, Some(name)) if is_plain_name(name) => base.join(format!("{name}.ring")),
             (None, Some(name)) => {
-                return Err(given.bad("DBNAME", &format!("{} cannot be part of a file name; give RING", quoted(&name))));
+                return Err(given.bad("DBNAME", &format!("{} cannot be part of a file name; give RING", quoted(name))));
             }
             (None, None) => {
                 return Err(given.fail("neither RING nor DBNAME is given: set RING to the ring's directory"));
             }
         };
         let of_ring = || ring.file_name().map(|name| name.to_string_lossy().trim_end_matches(".ring").to_owned());
-        let name = given.text_of("DBNAME")?.or_else(of_ring).unwrap_or_default();
+        let name = name.or_else(of_ring).unwrap_or_default();
         Ok((name, ring))
     }
 

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Longest duration in seconds: a day. (A year for STALE_AFTER, because queues of a cluster may be long.)
-const DAY: u32 = 86_400;
-const YEAR: u32 = 365 * DAY;
+pub(super) const DAY: u32 = 86_400;
+pub(super) const YEAR: u32 = 365 * DAY;
 /// The key under which users keep their own settings. Keys that begin with `x-` are also left to users.
 const USERS_OWN: &str = "USER";
 /// Most passes over one generation.
@@ -95,7 +95,7 @@ impl<'a> Given<'a> {
             None => Ok(None),
             Some(Value::String(text)) if !text.is_empty() => Ok(Some(text.clone())),
             Some(_) if SECRET.contains(&key) => Err(self.bad(key, "expected text")),
-            Some(other) => Err(self.bad(key, &format!("expected text, found {}", shown(other)))),
+            Some(other) => Err(self.wrong(key, "text", other)),
         }
     }
 
@@ -166,62 +166,51 @@ impl<'a> Given<'a> {
         Ok(IndexPlace::MongoDb(MongoPlace::new(uri, database, counters)))
     }
 
-    pub(super) fn whole(&self, key: &str, min: u64, max: u64) -> Result<Option<u64>> {
+    /// Returns the error for a value that is not what was `wanted`.
+    fn wrong(&self, key: &str, wanted: &str, value: &Value) -> Error {
+        self.bad(key, &format!("expected {wanted}, found {}", shown(value)))
+    }
+
+    /// Returns the value as `parse` reads it. `wanted` says in errors what the key takes.
+    fn parsed<T>(&self, key: &str, wanted: &str, parse: impl FnOnce(&Value) -> Option<T>) -> Result<Option<T>> {
         let Some(value) = self.values.get(key) else { return Ok(None) };
-        match value.as_u64() {
-            Some(n) if (min..=max).contains(&n) => Ok(Some(n)),
-            _ => {
-                let range = if max == u64::MAX { format!("{min} or more") } else { format!("{min} to {max}") };
-                Err(self.bad(key, &format!("expected a whole number, {range}, found {}", shown(value))))
-            }
-        }
+        parse(value).map(Some).ok_or_else(|| self.wrong(key, wanted, value))
+    }
+
+    pub(super) fn whole(&self, key: &str, min: u64, max: u64) -> Result<Option<u64>> {
+        let wanted = format!("a whole number, {}", range(min, max));
+        self.parsed(key, &wanted, |value| value.as_u64().filter(|n| (min..=max).contains(n)))
     }
 
     pub(super) fn flag(&self, key: &str) -> Result<bool> {
-        let Some(value) = self.values.get(key) else { return Ok(false) };
-        value.as_bool().ok_or_else(|| self.bad(key, &format!("expected true or false, found {}", shown(value))))
+        Ok(self.parsed(key, "true or false", Value::as_bool)?.unwrap_or_default())
     }
 
     /// Returns a number of bytes, given with or without a unit, as in `10GB`.
     pub(super) fn bytes(&self, key: &str, min: u64, max: u64) -> Result<Option<u64>> {
-        let Some(value) = self.values.get(key) else { return Ok(None) };
-        match value.as_u64().or_else(|| parse_bytes(value.as_str()?)) {
-            Some(n) if (min..=max).contains(&n) => Ok(Some(n)),
-            _ => {
-                let range = if max == u64::MAX { format!("{min} or more") } else { format!("{min} to {max}") };
-                let wanted = BYTES_WANTED;
-                Err(self.bad(key, &format!("{wanted}, {range}, found {}", shown(value))))
-            }
-        }
+        let wanted = format!("{BYTES_WANTED}, {}", range(min, max));
+        self.parsed(key, &wanted, |value| {
+            let bytes = value.as_u64().or_else(|| parse_bytes(value.as_str()?));
+            bytes.filter(|n| (min..=max).contains(n))
+        })
     }
 
-    fn up_to_seconds(&self, key: &str, most: u32) -> Result<Option<Duration>> {
-        let Some(value) = self.values.get(key) else { return Ok(None) };
-        match value.as_f64() {
-            Some(s) if (0.001..=f64::from(most)).contains(&s) => Ok(Some(Duration::from_secs_f64(s))),
-            _ => Err(self.bad(key, &format!("expected seconds, 0.001 to {most}, found {}", shown(value)))),
-        }
-    }
-
-    pub(super) fn seconds(&self, key: &str) -> Result<Option<Duration>> {
-        self.up_to_seconds(key, DAY)
+    /// Returns a duration, given in seconds, of at most `most`.
+    pub(super) fn seconds(&self, key: &str, most: u32) -> Result<Option<Duration>> {
+        let valid = 0.001..=f64::from(most);
+        self.parsed(key, &format!("seconds, 0.001 to {most}"), |value| {
+            value.as_f64().filter(|seconds| valid.contains(seconds)).map(Duration::from_secs_f64)
+        })
     }
 
     /// Returns `None` for `auto`.
     pub(super) fn segment_samples(&self) -> Result<Option<u64>> {
         const KEY: &str = "SEGMENT_SAMPLES";
         match self.values.get(KEY) {
-            None => Ok(None),
             Some(Value::String(text)) if text == "auto" => Ok(None),
-            Some(value @ Value::String(_)) => {
-                Err(self.bad(KEY, &format!("expected a whole number or auto, found {}", shown(value))))
-            }
-            Some(_) => self.whole(KEY, 1, 1 << 24),
+            Some(value @ Value::String(_)) => Err(self.wrong(KEY, "a whole number or auto", value)),
+            _ => self.whole(KEY, 1, 1 << 24),
         }
-    }
-
-    pub(super) fn stale_after(&self) -> Result<Duration> {
-        Ok(self.up_to_seconds("STALE_AFTER", YEAR)?.unwrap_or(Duration::from_secs(300)))
     }
 
     pub(super) fn choice<T: Copy>(&self, key: &str, choices: &[(&str, T)]) -> Result<T> {
@@ -235,71 +224,54 @@ impl<'a> Given<'a> {
     }
 
     pub(super) fn sample(&self) -> Result<Option<Vec<String>>> {
-        let Some(value) = self.values.get("SAMPLE") else { return Ok(None) };
-        let names: Option<Vec<String>> =
-            value.as_sequence().map(|list| list.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect());
-        match names {
-            Some(names) if value.as_sequence().is_some_and(|list| list.len() == names.len()) => {
-                check_names(&names).map_err(|why| self.bad("SAMPLE", &why))?;
-                Ok(Some(names))
-            }
-            _ => {
-                let why = format!("expected a list of names, as in [data, label], found {}", shown(value));
-                Err(self.bad("SAMPLE", &why))
-            }
-        }
+        let names = self.parsed("SAMPLE", "a list of names, as in [data, label]", |value| {
+            value.as_sequence()?.iter().map(|name| name.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>()
+        })?;
+        names.as_deref().map_or(Ok(()), check_names).map_err(|why| self.bad("SAMPLE", &why))?;
+        Ok(names)
     }
 
     /// Returns the compression of each part that COMPRESS names, and of all other parts.
     pub(super) fn compress(&self) -> Result<(BTreeMap<String, Compress>, Compress)> {
+        const KEY: &str = "COMPRESS";
+        const WANTED: &str = "none, auto, a level from -7 to 19, or {part: one of these}";
         let how = |value: &Value| match value.as_str() {
             Some("none") => Some(Compress::Plain),
             Some("auto") => Some(Compress::Auto),
             _ => value.as_i64().filter(|n| (-7..=19).contains(n)).map(|n| Compress::Level(n as i32)),
         };
-        let bad = |value: &Value| {
-            let wanted = "expected none, auto, a level from -7 to 19, or {part: one of these}";
-            self.bad("COMPRESS", &format!("{wanted}, found {}", shown(value)))
+        let Some(Value::Mapping(map)) = self.values.get(KEY) else {
+            return Ok((BTreeMap::new(), self.parsed(KEY, WANTED, how)?.unwrap_or_default()));
         };
-        match self.values.get("COMPRESS") {
-            None => Ok(Default::default()),
-            Some(Value::Mapping(map)) => {
-                let one = |(name, value): (&Value, &Value)| match (name.as_str(), how(value)) {
-                    (Some(name), Some(how)) => Ok((name.to_owned(), how)),
-                    _ => Err(bad(value)),
-                };
-                Ok((map.iter().map(one).collect::<Result<_>>()?, Compress::Plain))
-            }
-            Some(value) => how(value).map(|how| (BTreeMap::new(), how)).ok_or_else(|| bad(value)),
-        }
+        let one = |(name, value): (&Value, &Value)| match (name.as_str(), how(value)) {
+            (Some(name), Some(how)) => Ok((name.to_owned(), how)),
+            _ => Err(self.wrong(KEY, WANTED, value)),
+        };
+        Ok((map.iter().map(one).collect::<Result<_>>()?, Compress::Plain))
     }
 
     /// Reads octal digits as text, because some YAML parsers read a number with a leading 0 as decimal and others as
     /// octal.
     pub(super) fn modes(&self) -> Result<Option<Modes>> {
-        let Some(value) = self.values.get("RING_MODE") else { return Ok(None) };
-        let text = value.as_str().unwrap_or_default();
-        if text == FROM_UMASK {
+        const KEY: &str = "RING_MODE";
+        if self.values.get(KEY).and_then(Value::as_str) == Some(FROM_UMASK) {
             return Ok(None);
         }
-        let digits = (3..=4).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
-        match u32::from_str_radix(text, 8) {
-            Ok(mode) if digits && mode & !0o2777 == 0 && mode & 0o600 == 0o600 => Ok(Some(Modes::new(mode))),
-            _ => {
-                let wanted = "expected octal digits that let the owner read and write, as in 0660 or \"2770\" (quote \
-                              the value unless it starts with 0)";
-                Err(self.bad("RING_MODE", &format!("{wanted}, found {}", shown(value))))
-            }
-        }
+        let wanted = "octal digits that let the owner read and write, as in 0660 or \"2770\" (quote the value unless \
+                      it starts with 0)";
+        self.parsed(KEY, wanted, |value| {
+            let text = value.as_str()?;
+            let digits = (3..=4).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+            let mode = u32::from_str_radix(text, 8).ok()?;
+            (digits && mode & !0o2777 == 0 && mode & 0o600 == 0o600).then(|| Modes::new(mode))
+        })
     }
 
     pub(super) fn reuse(&self) -> Result<Reuse> {
         let map = match self.values.get("REUSE") {
             None => return Ok(Reuse::default()),
             Some(Value::Mapping(map)) => map,
-            Some(value) => {
-                return Err(self.bad("REUSE", &format!("expected {{min: 0, max: 4}}, found {}", shown(value))));
-            }
+            Some(value) => return Err(self.wrong("REUSE", "{min: 0, max: 4}", value)),
         };
         let mut reuse = Reuse::default();
         for (key, value) in map {
@@ -322,13 +294,11 @@ impl<'a> Given<'a> {
         }
         let Reuse { min, max } = reuse;
         if max > 0 && max < min {
-            return Err(self.bad(
-                "REUSE",
-                &format!(
-                    "max {max} is below min {min}: readers would wait for a swap that waits for them. Raise max, lower \
-                     min, or leave max out (no limit)"
-                ),
-            ));
+            let message = format!(
+                "max {max} is below min {min}: readers would wait for a swap that waits for them. Raise max, lower min, \
+                 or leave max out (no limit)"
+            );
+            return Err(self.bad("REUSE", &message));
         }
         Ok(reuse)
     }
@@ -366,6 +336,11 @@ impl<'a> Given<'a> {
     }
 }
 
+/// Describes a range in an error.
+fn range(min: u64, max: u64) -> String {
+    if max == u64::MAX { format!("{min} or more") } else { format!("{min} to {max}") }
+}
+
 fn is_collection(name: &str) -> bool {
     let dots = name.starts_with('.') || name.ends_with('.') || name.contains("..");
     !dots && !name.starts_with("system.") && !name.contains(['$', '\0']) && name.len() <= 120
@@ -388,7 +363,7 @@ const UNITS: [(&str, u64); 9] = [
     ("TiB", 1 << 40),
 ];
 
-const BYTES_WANTED: &str = "expected a number of bytes, with or without a unit, as in 10GB or 512MiB";
+const BYTES_WANTED: &str = "a number of bytes, with or without a unit, as in 10GB or 512MiB";
 
 /// Parses a number of bytes, 1 or more, from an option of the command.
 ///
@@ -396,12 +371,12 @@ const BYTES_WANTED: &str = "expected a number of bytes, with or without a unit, 
 /// The message that says what is expected.
 pub fn bytes_option(text: &str) -> std::result::Result<u64, String> {
     let bytes = parse_bytes(text.trim()).filter(|bytes| *bytes > 0);
-    bytes.ok_or_else(|| format!("{BYTES_WANTED}, 1 or more"))
+    bytes.ok_or_else(|| format!("expected {BYTES_WANTED}, 1 or more"))
 }
 
 /// Parses `10GB`, `1.5 TiB` or `4096`; the case of the unit does not matter. Returns `None` for
 /// anything else, and for more than 2^64 - 1 bytes.
-pub(super) fn parse_bytes(text: &str) -> Option<u64> {
+fn parse_bytes(text: &str) -> Option<u64> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = (&text[..end], text[end..].trim());
     let unit = if unit.is_empty() { "B" } else { unit };
