@@ -214,7 +214,6 @@ pub fn record_room(len: u64) -> u64 {
 ///
 /// # Errors
 /// The first damage found; filesystem errors.
-/// The first damage found; what the filesystem says.
 pub fn check_whole(fs: &dyn Fs, path: &Path) -> Result<Tail> {
     /// Memory that the parts of previous files took: those of the next one may be as large.
     static USUAL: AtomicU64 = AtomicU64::new(1 << 20);
@@ -317,15 +316,23 @@ impl SegmentReader {
         &self.tail.footer.info
     }
 
+    fn bad(&self, source: FormatError) -> Error {
+        Error::Format { path: self.path.to_path_buf(), source }
+    }
+
+    /// Returns where sample `ordinal` is in the file.
+    fn extent(&self, ordinal: u64) -> Result<Range<u64>> {
+        let beyond = || Error::Sample(format!("{}: the segment has no sample {ordinal}", self.path.display()));
+        self.tail.footer.extent(ordinal).map_err(|error| self.bad(error))?.ok_or_else(beyond)
+    }
+
     /// Reads sample `ordinal`.
     ///
     /// # Errors
     /// Damage: a changed length of the file, a wrong checksum, the head of another sample; an ordinal beyond the
     /// last.
     pub fn sample(&self, ordinal: u64, options: ReadOptions) -> Result<Sample> {
-        let bad = |source| Error::Format { path: self.path.to_path_buf(), source };
-        let beyond = || Error::Sample(format!("{}: the segment has no sample {ordinal}", self.path.display()));
-        let extent = self.tail.footer.extent(ordinal).map_err(bad)?.ok_or_else(beyond)?;
+        let extent = self.extent(ordinal)?;
         // An NFS client that has read from a file asks the server for its length. The length was already checked when
         // the file was opened, and a read detects a file that has become shorter since.
         if !self.fresh.swap(false, Ordering::Relaxed) || self.access != Access::Copy {
@@ -340,7 +347,7 @@ impl SegmentReader {
             self.unless_torn(&[bytes], sample)?
         };
         if sample.ordinal != ordinal {
-            return Err(bad(FormatError::Malformed { at: base, what: "a sample has another ordinal" }));
+            return Err(self.bad(FormatError::Malformed { at: base, what: "a sample has another ordinal" }));
         }
         Ok(sample)
     }
@@ -351,8 +358,7 @@ impl SegmentReader {
             return Ok(());
         }
         let (need, what) = (self.tail.len, "the segment (its length changed after it was opened)");
-        let source = FormatError::Truncated { at: have.min(need), what, need, have };
-        Err(Error::Format { path: self.path.to_path_buf(), source })
+        Err(self.bad(FormatError::Truncated { at: have.min(need), what, need, have }))
     }
 
     /// Reads the head of sample `ordinal`, which describes its parts.
@@ -360,21 +366,18 @@ impl SegmentReader {
     /// # Errors
     /// As [`SegmentReader::sample`].
     pub fn head(&self, ordinal: u64) -> Result<Head> {
-        let bad = |source| Error::Format { path: self.path.to_path_buf(), source };
-        let beyond = || Error::Sample(format!("{}: the segment has no sample {ordinal}", self.path.display()));
-        let extent = self.tail.footer.extent(ordinal).map_err(bad)?.ok_or_else(beyond)?;
+        let extent = self.extent(ordinal)?;
         let base = extent.start;
-        let head = read_range(&*self.file, &self.path, self.frames_at(extent)?)?;
-        Ok(decode_head(&head, base, self.info()).map_err(bad)?.0)
+        let head = self.read(self.frames_at(extent)?)?;
+        Ok(decode_head(&head, base, self.info()).map_err(|error| self.bad(error))?.0)
     }
 
     /// Reads a sample that may have a part in several records, which cannot be returned without a copy: each part is
     /// read directly into separate memory. A part in one record is mapped if `access` allows it.
     fn gathered(&self, extent: Range<u64>, options: ReadOptions) -> Result<Sample> {
-        let bad = |source| Error::Format { path: self.path.to_path_buf(), source };
         let base = extent.start;
-        let head = read_range(&*self.file, &self.path, self.frames_at(extent.clone())?)?;
-        let (head, payload) = decode_head(&head, base, self.info()).map_err(bad)?;
+        let head = self.read(self.frames_at(extent.clone())?)?;
+        let (head, payload) = decode_head(&head, base, self.info()).map_err(|error| self.bad(error))?;
         let of_one_record = |part: &PartHead| match &part.place {
             PartPlace::Large { records, .. } if records.count() > 1 => 0, // reserved when it is read
             _ => joined_room(part),
@@ -448,10 +451,10 @@ impl SegmentReader {
         let mapped = match self.access {
             Access::Shared => self.whole().map(|whole| whole.slice(extent.start as usize..extent.end as usize)),
             Access::Private if extent.end - extent.start > SMALL => self.private_map(extent.clone()),
-            Access::Private | Access::Copy => return read_range(&*self.file, &self.path, extent),
+            Access::Private | Access::Copy => return self.read(extent),
         };
         match mapped {
-            Err(error) if can_read_instead(&error) => read_range(&*self.file, &self.path, extent),
+            Err(error) if can_read_instead(&error) => self.read(extent),
             mapped => mapped,
         }
     }

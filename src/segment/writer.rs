@@ -16,16 +16,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// A segment that is being written.
 pub struct StagingWriter {
     fs: Arc<dyn Fs>,
+    /// The directory of the owner's staging directory.
+    staging: PathBuf,
+    /// The staging directory of the owner.
+    dir: PathBuf,
     part: PathBuf,
     rec: PathBuf,
     file: Buffered,
     writer: SegmentWriter,
     /// Set when it is complete and closed, so that only its name is missing.
     closed: Option<Sealed>,
-    memory: Arc<Mutex<Vec<u8>>>,
-    sync: bool,
-    /// Syncs the new name; `None` if it is not synced.
-    name_sync: Option<NameSync>,
+    options: StagingOptions,
 }
 
 /// Options for writing a segment.
@@ -59,11 +60,12 @@ impl StagingWriter {
         info: SegmentInfo,
         options: &StagingOptions,
     ) -> Result<StagingWriter> {
+        let (staging, dir) = (layout.staging(), layout.staging_of(owner));
         let (part, rec) = (layout.part(owner, info.id), layout.sealed(owner, info.id));
         let file = match fs.create_unique(&part) {
             Err(error) if error.is_gone() => {
-                fs.ensure_dir(&layout.staging())?;
-                fs.ensure_dir(&layout.staging_of(owner))?;
+                fs.ensure_dir(&staging)?;
+                fs.ensure_dir(&dir)?;
                 options.settled.store(false, Ordering::Relaxed);
                 fs.create_unique(&part)?
             }
@@ -76,14 +78,7 @@ impl StagingWriter {
             let _ = fs.forget_file(&part);
             Error::format("write", &part)(error)
         })?;
-        let name_sync = options.sync_dir.then(|| NameSync {
-            staging: layout.staging(),
-            dir: layout.staging_of(owner),
-            settled: options.settled.clone(),
-            dir_syncs: options.dir_syncs.clone(),
-        });
-        let (memory, sync) = (options.memory.clone(), options.sync);
-        Ok(StagingWriter { fs, part, rec, file, writer, closed: None, memory, sync, name_sync })
+        Ok(StagingWriter { fs, staging, dir, part, rec, file, writer, closed: None, options: options.clone() })
     }
 
     /// Returns the segment's description.
@@ -149,14 +144,25 @@ impl StagingWriter {
                 }
             },
         }
-        if let Some(names) = &self.name_sync {
-            names.sync(&*self.fs).inspect_err(|error| {
+        if self.options.sync_dir {
+            self.sync_name().inspect_err(|error| {
                 // A failed sync is not repeated: the next segment gets another name. If no file could be opened,
                 // there was no sync.
                 self.closed = self.closed.filter(|_| error.is_out_of_files());
             })?;
         }
         Ok((sealed, self.rec.clone()))
+    }
+
+    /// Syncs the name of the sealed segment in its directory, and once that directory's own name in `staging`.
+    fn sync_name(&self) -> FsResult<()> {
+        let StagingOptions { settled, dir_syncs, .. } = &self.options;
+        self.fs.sync_dir(&self.dir)?;
+        if !settled.load(Ordering::Relaxed) {
+            dir_syncs.sync(&*self.fs, &self.staging)?;
+            settled.store(true, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// Writes the rest and closes the file.
@@ -167,13 +173,13 @@ impl StagingWriter {
             Err(error) => return self.roll_back(error),
         };
         if let Some(mut file) = self.file.file.take() {
-            if self.sync {
+            if self.options.sync {
                 file.sync()?;
             }
             file.close()?;
         }
         self.closed = Some(sealed);
-        *lock(&self.memory) = std::mem::take(&mut self.file.buffer);
+        *lock(&self.options.memory) = std::mem::take(&mut self.file.buffer);
         Ok(sealed)
     }
 
@@ -201,27 +207,6 @@ impl StagingWriter {
             Err(error) if error.source.kind() == io::ErrorKind::NotFound => Ok(()),
             done => Ok(done?),
         }
-    }
-}
-
-/// Syncs the name of a sealed segment in `dir`, its owner's directory, and once that directory's own name in
-/// `staging`.
-struct NameSync {
-    staging: PathBuf,
-    dir: PathBuf,
-    /// See [`StagingOptions::settled`].
-    settled: Arc<AtomicBool>,
-    dir_syncs: DirSyncs,
-}
-
-impl NameSync {
-    fn sync(&self, fs: &dyn Fs) -> FsResult<()> {
-        fs.sync_dir(&self.dir)?;
-        if !self.settled.load(Ordering::Relaxed) {
-            self.dir_syncs.sync(fs, &self.staging)?;
-            self.settled.store(true, Ordering::Relaxed);
-        }
-        Ok(())
     }
 }
 
