@@ -6,8 +6,6 @@
 mod given;
 mod keys;
 mod place;
-#[cfg(test)]
-mod tests;
 
 pub use place::{IndexPlace, MongoPlace, STATUS_COLLECTION};
 

@@ -136,6 +136,8 @@ mod cli {
     mod bad_input;
     /// ringreel cat.
     mod cat;
+    /// The configuration: values, errors, and values as they are displayed.
+    mod config;
     /// ringreel export.
     mod export;
     /// Extreme values of every numeric option.
@@ -174,7 +176,7 @@ mod recordio {
 mod docs {
     /// The glossary.
     mod glossary;
-    /// Pages made from the code: configuration keys and the command line.
+    /// The pages about configuration keys and the command line.
     mod reference;
     /// The table of errors and warnings.
     mod troubleshooting;

@@ -1,8 +1,10 @@
 //! Tests of the configuration: values that are read, errors and their messages, and values as they are displayed.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
-use super::*;
-use crate::fs::Modes;
+use ringreel::config::{Compress, Config, IndexPlace, OnStale};
+use ringreel::error::{Error, Result};
+use ringreel::fs::Modes;
+use std::path::Path;
+use std::time::Duration;
 
 fn parse(text: &str) -> Result<Config> {
     Config::parse(text, "config.yaml", Path::new("/base"), true)
