@@ -6,7 +6,8 @@ use super::{MongoStore, mongo};
 use crate::config::IndexPlace;
 use crate::error::Result;
 use crate::fs::Fs;
-use std::path::{Path, PathBuf};
+use crate::layout::Layout;
+use std::path::Path;
 use std::sync::Arc;
 
 /// What a process does if the server does not answer when it starts.
@@ -44,8 +45,6 @@ pub struct RingContext<'a> {
     pub ring_id: &'a str,
     /// Its directory.
     pub path: &'a Path,
-    /// The directory of a store in files.
-    pub files: PathBuf,
     /// Maximum number of samples in a generation.
     pub swap_cap: u64,
     /// The owner name of the process.
@@ -94,7 +93,7 @@ impl Backend {
         // blocks, so that their numbers stay dense.
         let block = (ring.swap_cap / 64).clamp(1, 64);
         match (self, claim) {
-            (Backend::Files, _) => Ok(Arc::new(FileStore::new(fs, ring.files, ring.me, block))),
+            (Backend::Files, _) => Ok(Arc::new(FileStore::new(fs, Layout::new(ring.path).index(), ring.me, block))),
             #[cfg(feature = "mongodb")]
             (Backend::MongoDb(connection), claim) => {
                 let path = std::path::absolute(ring.path).unwrap_or_else(|_| ring.path.to_owned());

@@ -17,8 +17,7 @@ pub mod sigbus;
 pub use crate::error::FsError;
 pub use absence::surely;
 pub use confined::Confined;
-pub use openat::Modes;
-pub use openat::SETGID_CURE;
+pub use openat::{Modes, SETGID_CURE};
 pub use posix::Posix;
 
 use bytes::Bytes;

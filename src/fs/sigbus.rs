@@ -44,6 +44,7 @@ const BUS_ADRERR: c_int = 2;
 const SI_TKILL: c_int = -6;
 
 /// One registered map.
+#[derive(Default)]
 struct Slot {
     taken: AtomicBool,
     /// First byte of the map; 0 if the slot is empty. Set after the other fields, and cleared
@@ -134,8 +135,6 @@ static TABLE: [AtomicPtr<Block>; BLOCKS] = [const { AtomicPtr::new(null_mut()) }
 static FREE_FROM: AtomicUsize = AtomicUsize::new(0);
 /// Number of registered maps.
 static MAPS: AtomicUsize = AtomicUsize::new(0);
-/// Number of maps that were torn since the start of the process.
-static TRUNCATED: AtomicUsize = AtomicUsize::new(0);
 /// Number of torn maps that are still registered.
 static LIVE_TORN: AtomicUsize = AtomicUsize::new(0);
 /// Paths of torn maps that [`newly_torn`] has not returned yet.
@@ -154,16 +153,9 @@ static RAISED: AtomicBool = AtomicBool::new(false);
 
 /// A map in the table; dropping it unregisters the map. It must be dropped before the map is
 /// unmapped.
-#[derive(Debug)]
 pub(super) struct Registered {
     slot: &'static Slot,
     number: usize,
-}
-
-impl std::fmt::Debug for Slot {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Slot").field("faults", &self.faults).finish_non_exhaustive()
-    }
 }
 
 /// Registers the map of `len` bytes at `start`, of the file at `path`, and makes sure that the
@@ -207,11 +199,6 @@ pub fn is_truncated(bytes: &[u8]) -> bool {
     LIVE_TORN.load(Acquire) > 0 && find(bytes.as_ptr() as usize).is_some_and(|slot| slot.faults.load(Acquire) > 0)
 }
 
-/// Returns the number of maps that were torn since the start of the process.
-pub fn torn() -> usize {
-    TRUNCATED.load(Acquire)
-}
-
 /// Returns the files whose maps were torn since the last call in this process.
 pub fn newly_torn() -> Vec<PathBuf> {
     let mut paths = Vec::new();
@@ -248,15 +235,7 @@ fn block(number: usize) -> &'static Block {
     let place = &TABLE[number];
     let mut block = place.load(Acquire);
     if block.is_null() {
-        let free = || Slot {
-            taken: AtomicBool::new(false),
-            start: AtomicUsize::new(0),
-            end: AtomicUsize::new(0),
-            writable: AtomicBool::new(false),
-            faults: AtomicU32::new(0),
-            name: AtomicPtr::new(null_mut()),
-        };
-        let new = Box::into_raw(Box::new(std::array::from_fn(|_| free())));
+        let new = Box::into_raw(Box::new(std::array::from_fn(|_| Slot::default())));
         block = match place.compare_exchange(null_mut(), new, AcqRel, Acquire) {
             Ok(_) => new,
             Err(there) => {
@@ -398,7 +377,6 @@ fn mend(address: usize) -> bool {
     // find out.
     let times = slot.faults.fetch_add(1, AcqRel);
     if times == 0 {
-        TRUNCATED.fetch_add(1, AcqRel);
         LIVE_TORN.fetch_add(1, AcqRel);
     }
     let at = address & !(page - 1);

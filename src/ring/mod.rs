@@ -235,7 +235,7 @@ impl Ring {
 
 fn context<'a>(layout: &'a Layout, descriptor: &'a RingDescriptor, me: &'a str) -> RingContext<'a> {
     let (ring_id, swap_cap) = (descriptor.ring_id.as_str(), descriptor.swap_cap);
-    RingContext { ring_id, path: layout.root(), files: layout.index(), swap_cap, me }
+    RingContext { ring_id, path: layout.root(), swap_cap, me }
 }
 
 /// Returns a name for this process that no other process has or will have: host, pid and a random

@@ -40,7 +40,7 @@ fn config_at(uri: &str, dir: &Path, cap: u64, more: &str) -> Config {
 /// Opens the index of ring `ring_id` as a separate process would.
 fn index_of(config: &Config, ring_id: &str) -> ringreel::Result<Arc<dyn CoordinationStore>> {
     let path = Path::new("/a/ring");
-    let ring = RingContext { ring_id, path, files: path.join("index"), swap_cap: 64, me: "me" };
+    let ring = RingContext { ring_id, path, swap_cap: 64, me: "me" };
     Backend::connect(&config.index, IfUnreachable::Fail)?.open(Arc::new(Posix), ring, Claim::IfUnowned)
 }
 
