@@ -56,10 +56,7 @@ pub fn write_new(fs: &dyn Fs, path: &Path, bytes: &[u8], sync: bool) -> FsResult
 }
 
 /// Like [`write_new`], for contents that need not be in memory at once.
-///
-/// # Errors
-/// As [`write_new`].
-pub fn write_new_by(fs: &dyn Fs, path: &Path, write: Write<'_>, sync: bool) -> FsResult<()> {
+fn write_new_by(fs: &dyn Fs, path: &Path, write: Write<'_>, sync: bool) -> FsResult<()> {
     let mut file = fs.create_new(path)?;
     let mut buffered = io::BufWriter::with_capacity(WRITE_BUFFER, &mut file);
     let written = write(&mut buffered).and_then(|()| buffered.flush());

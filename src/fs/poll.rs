@@ -4,30 +4,19 @@
 use crate::random::random_u32;
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 /// Maximum time for which a wait does not check whether to stop.
 const SLICE: Duration = Duration::from_millis(50);
 
-#[derive(Default)]
-struct Bell {
-    rung: Mutex<bool>,
-    cond: Condvar,
-}
-
-impl Bell {
-    fn ring(&self) {
-        *self.rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.cond.notify_all();
-    }
-}
-
 /// Waits between two polls. On a network filesystem, inotify does not report changes of other
 /// clients, and this is plain polling.
 pub struct Poller {
     poll: Duration,
-    bell: Arc<Bell>,
+    /// Receives the changes that end a pause; one that occurs between two pauses ends the next one.
+    changes: Receiver<()>,
+    on_change: SyncSender<()>,
     watcher: Option<RecommendedWatcher>,
     /// A second directory that is watched.
     also: Option<PathBuf>,
@@ -36,19 +25,14 @@ pub struct Poller {
 impl Poller {
     /// Creates a poller that waits for about `poll`.
     pub fn new(poll: Duration) -> Poller {
-        Poller { poll, bell: Arc::default(), watcher: None, also: None }
+        let (on_change, changes) = sync_channel(1);
+        Poller { poll, changes, on_change, watcher: None, also: None }
     }
 
     /// Also ends a pause when a name in `dir` appears or disappears, if the system reports it.
-    pub fn watch(mut self, dir: &Path) -> Poller {
-        self.start_to_watch(dir);
-        self
-    }
-
-    /// Like [`Poller::watch`], for an existing poller.
-    pub fn start_to_watch(&mut self, dir: &Path) {
-        let bell = self.bell.clone();
-        self.watcher = watcher(dir, move || bell.ring()).ok();
+    pub fn watch(&mut self, dir: &Path) {
+        let on_change = self.on_change.clone();
+        self.watcher = watcher(dir, move || on_change.try_send(()).unwrap_or_default()).ok();
     }
 
     /// Watches a second directory until [`Poller::watch_no_more`]. Returns true if the watch is
@@ -73,15 +57,13 @@ impl Poller {
     /// `stop` returns true, which is checked every 50 ms.
     pub fn pause(&self, limit: Duration, stop: &dyn Fn() -> bool) {
         let end = Instant::now() + jittered(self.poll).min(limit);
-        let mut rung = self.bell.rung.lock().unwrap_or_else(PoisonError::into_inner);
-        while !*rung {
-            let left = end.saturating_duration_since(Instant::now());
+        let mut left = Duration::ZERO;
+        while self.changes.recv_timeout(left.min(SLICE)).is_err() {
+            left = end.saturating_duration_since(Instant::now());
             if left.is_zero() || stop() {
                 break;
             }
-            rung = self.bell.cond.wait_timeout(rung, left.min(SLICE)).unwrap_or_else(PoisonError::into_inner).0;
         }
-        *rung = false;
     }
 }
 

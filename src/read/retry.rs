@@ -100,7 +100,7 @@ impl Retry {
         }
         match self.watched.take() {
             // Return at once so that the caller checks again: changes before the watch were not noticed.
-            Some(dir) => self.poller.start_to_watch(&dir),
+            Some(dir) => self.poller.watch(&dir),
             None => self.poller.pause(left, caller.stop),
         }
         if (caller.stop)() { Err(Error::Interrupted { what: what.to_owned() }) } else { Ok(()) }

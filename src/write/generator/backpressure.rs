@@ -58,8 +58,10 @@ impl Allowance {
 impl Backpressure {
     /// Creates it. Waits end early when a manifest is published.
     pub fn new(ring: &Ring, config: &Config) -> Backpressure {
+        let mut poller = Poller::new(ring.settings.poll);
+        poller.watch(&ring.layout.manifests());
         Backpressure {
-            poller: Poller::new(ring.settings.poll).watch(&ring.layout.manifests()),
+            poller,
             max_files: config.max_files,
             allowance: Allowance::default(),
             waited_seconds: 0.0,
