@@ -1,4 +1,4 @@
-//! The paths and names of a ring, and the phase of a generation's directory.
+//! The paths and names of a ring.
 
 use ringreel_format::SegmentId;
 use std::fmt;
@@ -24,43 +24,11 @@ pub enum GenerationDir {
     Read(u64),
 }
 
-/// The phase of a generation's directory, which depends only on its name and the newest manifest.
-///
-/// It does not imply that the generation has a manifest, or that the directory may be removed: a
-/// manifest may be lost or pruned, and a reader may still need an old generation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// The generation is filling: the next one, or the one after it while the next one waits for
-    /// its manifest.
-    Filling,
-    /// The next generation, after its rename and before its manifest.
-    Promoting,
-    /// A generation that was promoted.
-    Promoted,
-    /// `write.<n>` of a generation that was promoted, created again by a late mkdir or rename.
-    Retired,
-    /// The number is too high for the newest manifest: manifests are lost, or the directory is
-    /// litter.
-    Ahead,
-}
-
 impl GenerationDir {
     /// Returns the number of the generation.
     pub fn number(self) -> u64 {
         match self {
             GenerationDir::Write(n) | GenerationDir::Read(n) => n,
-        }
-    }
-
-    /// Returns the phase of the directory, where `next` is the generation after the newest one that
-    /// has a manifest.
-    pub fn phase(self, next: u64) -> Phase {
-        match self {
-            GenerationDir::Write(n) if n < next => Phase::Retired,
-            GenerationDir::Write(n) if n <= next.saturating_add(1) => Phase::Filling,
-            GenerationDir::Read(n) if n < next => Phase::Promoted,
-            GenerationDir::Read(n) if n == next => Phase::Promoting,
-            GenerationDir::Write(_) | GenerationDir::Read(_) => Phase::Ahead,
         }
     }
 
@@ -230,16 +198,6 @@ impl Layout {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-
-    /// Generation 5 is the next one.
-    #[test]
-    fn phase_depends_on_the_next_generation() {
-        let phases = |dir: fn(u64) -> GenerationDir| [4, 5, 6, 7, u64::MAX].map(|n| dir(n).phase(5));
-        let ahead = Phase::Ahead;
-        assert_eq!(phases(GenerationDir::Write), [Phase::Retired, Phase::Filling, Phase::Filling, ahead, ahead]);
-        assert_eq!(phases(GenerationDir::Read), [Phase::Promoted, Phase::Promoting, ahead, ahead, ahead]);
-        assert_eq!(GenerationDir::Write(u64::MAX).phase(u64::MAX), Phase::Filling);
-    }
 
     #[test]
     fn only_canonical_names_are_parsed() {

@@ -26,6 +26,7 @@ pub mod inspect;
 pub mod metrics;
 pub mod missing;
 pub mod monitor;
+mod phase;
 pub mod probe;
 pub mod promote_partial;
 pub mod repair;

@@ -5,7 +5,7 @@ use super::orphans::Delivery;
 use crate::coordination::if_available;
 use crate::error::{Error, REPAIR, Result};
 use crate::fs::FsError;
-use crate::layout::{GenerationDir, Phase};
+use crate::layout::GenerationDir;
 use crate::manifest::SegmentEntry;
 use crate::random::random_u32;
 use crate::ring::Ring;
@@ -160,7 +160,7 @@ impl Ring {
 pub fn is_old(dir: GenerationDir, newest: u64, keep: u64) -> bool {
     match dir {
         GenerationDir::Read(g) => g.saturating_add(keep) < newest,
-        GenerationDir::Write(_) => dir.phase(newest.saturating_add(1)) == Phase::Retired,
+        GenerationDir::Write(g) => g <= newest,
     }
 }
 

@@ -1,9 +1,10 @@
 //! Explains each name in a ring. Of a large directory, lists the first names and counts the others.
 
 use super::summary::State;
+use crate::phase::Phase;
 use ringreel::error::Result;
 use ringreel::fs::{Fs, surely};
-use ringreel::layout::{GenerationDir, Layout, Phase, SegmentName, is_owner, parse_number};
+use ringreel::layout::{GenerationDir, Layout, SegmentName, is_owner, parse_number};
 use ringreel::manifest::store::Manifests;
 use ringreel_format::SegmentId;
 use serde::Serialize;
@@ -90,7 +91,7 @@ pub fn state(fs: &dyn Fs, layout: &Layout, newest: Option<u64>, dir: GenerationD
     {
         return Ok(State::Readable); // it may have been promoted meanwhile
     }
-    Ok(match dir.phase(next) {
+    Ok(match Phase::of(dir, next) {
         Phase::Filling => State::Filling,
         Phase::Promoting => State::Promoting,
         Phase::Promoted => State::Unlisted,

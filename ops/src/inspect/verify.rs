@@ -7,9 +7,10 @@ use super::Subject;
 use super::finding::{Finding, Kind, NAMED, Problem};
 use super::verify_file::{self, FileReport, Task};
 use crate::missing::{Missing, gaps, missing};
+use crate::phase::Phase;
 use ringreel::error::{Error, Result};
 use ringreel::fs::{Fs, surely};
-use ringreel::layout::{GenerationDir, Layout, Phase, SegmentName, is_owner, sealed_id};
+use ringreel::layout::{GenerationDir, Layout, SegmentName, is_owner, sealed_id};
 use ringreel::manifest::store::Manifests;
 use ringreel::manifest::store::first_unpruned;
 use ringreel::manifest::{Manifest, Summary};
@@ -294,13 +295,13 @@ impl Verifier {
                     Some(Some(manifest)) => self.promoted(layout, manifest)?,
                     Some(None) => self.unlisted(&layout.read(n))?, // its manifest is reported already
                     None if self.fs.exists(&layout.manifest(n))? => {} // promoted meanwhile
-                    None if dir.phase(next) == Phase::Promoting => {
+                    None if Phase::of(dir, next) == Phase::Promoting => {
                         self.find(Kind::Unfinished, &layout.read(n), Problem::Promoting { generation: n });
                         self.unlisted(&layout.read(n))?;
                     }
                     None => self.find(Kind::Note, &layout.read(n), Problem::Litter),
                 },
-                GenerationDir::Write(n) if dir.phase(next) == Phase::Filling => self.unlisted(&layout.write(n))?,
+                GenerationDir::Write(n) if Phase::of(dir, next) == Phase::Filling => self.unlisted(&layout.write(n))?,
                 GenerationDir::Write(n) => self.find(Kind::Note, &layout.write(n), Problem::PromotedAlready),
             }
         }

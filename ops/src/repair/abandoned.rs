@@ -3,8 +3,9 @@
 use super::facts::{Blocker, Cause, Remedy};
 use super::misplaced::delivery_with;
 use super::{Liveness, Plan, RepairAction, State};
+use crate::phase::Phase;
 use ringreel::error::{Error, Result};
-use ringreel::layout::{GenerationDir, Phase, is_owner, sealed_id};
+use ringreel::layout::{GenerationDir, is_owner, sealed_id};
 use ringreel::manifest::SegmentEntry;
 use ringreel::ring::Ring;
 use ringreel::segment::reader::{check_stored, read_tail};
@@ -150,7 +151,7 @@ pub(super) fn plan_litter(ring: &Ring, plan: &mut Plan) -> Result<()> {
     names.sort_unstable();
     for name in names {
         if let Some(dir) = GenerationDir::parse(&name)
-            && dir.phase(next) == Phase::Retired
+            && Phase::of(dir, next) == Phase::Retired
         {
             litter(ring.layout.generation(dir), Cause::PromotedAlready);
         }

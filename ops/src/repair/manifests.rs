@@ -8,9 +8,10 @@
 use super::facts::{Blocker, Cause, Rebuilding, Remedy};
 use super::reconstruct::{Choice, drop_listed, evidence, samples, summary_of};
 use super::{Liveness, Plan};
+use crate::phase::Phase;
 use ringreel::error::{Error, Result};
 use ringreel::fs::atomic_publish::{publish, same_file, write_new};
-use ringreel::layout::{GenerationDir, Phase, is_owner, read_generations, sealed_id};
+use ringreel::layout::{GenerationDir, is_owner, read_generations, sealed_id};
 use ringreel::manifest::store::first_unpruned;
 use ringreel::manifest::{Manifest, SegmentEntry, Summary};
 use ringreel::random::random_u32;
@@ -135,7 +136,7 @@ fn plan_beyond(ring: &Ring, plan: &mut Plan) -> Result<Option<Blocker>> {
     let newest = ring.manifests.numbers()?.into_iter().max().max(Some(plan.newest)).unwrap_or(0);
     for k in read_generations(&names) {
         let path = ring.layout.read(k);
-        if GenerationDir::Read(k).phase(newest + 1) != Phase::Ahead
+        if Phase::of(GenerationDir::Read(k), newest + 1) != Phase::Ahead
             || ring.segments_in(&path)?.is_none_or(|found| found.segments.is_empty())
         {
             continue;

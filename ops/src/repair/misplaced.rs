@@ -3,9 +3,10 @@
 
 use super::facts::{Blocker, Cause, Remedy};
 use super::{Liveness, Plan};
+use crate::phase::Phase;
 use ringreel::error::{Error, Result};
 use ringreel::fs::atomic_publish::same_file;
-use ringreel::layout::{GenerationDir, Phase};
+use ringreel::layout::GenerationDir;
 use ringreel::manifest::SegmentEntry;
 use ringreel::ring::Ring;
 use ringreel::segment::reader::check_stored;
@@ -30,7 +31,7 @@ pub(super) fn plan_strays(ring: &Ring, life: &Liveness, plan: &mut Plan) -> Resu
     for name in ring.fs.list(ring.layout.root())? {
         let dir = ring.layout.root().join(&name);
         let Some(found) = GenerationDir::parse(&name) else { continue };
-        if matches!(found.phase(next), Phase::Filling | Phase::Promoting) {
+        if matches!(Phase::of(found, next), Phase::Filling | Phase::Promoting) {
             continue; // its future manifest will list the contents
         }
         let manifest = match found {
