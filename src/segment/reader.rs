@@ -20,7 +20,7 @@ use std::borrow::Cow;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once, OnceLock};
 
 /// Bytes that are read first: the trailer, and in a segment of few samples also the footer.
@@ -208,41 +208,20 @@ pub fn record_room(len: u64) -> u64 {
     len.min(largest_record() as u64) * 3
 }
 
-/// Checks every byte of a finished segment. Decodes compressed parts, each in up to a quarter of the memory; all else
-/// needs little memory, however large the segment is. If many threads check segments and the memory is insufficient,
-/// some wait.
-///
-/// # Errors
-/// The first damage found; filesystem errors.
-pub fn check_whole(fs: &dyn Fs, path: &Path) -> Result<Tail> {
-    /// Memory that the parts of previous files took: those of the next one may be as large.
-    static USUAL: AtomicU64 = AtomicU64::new(1 << 20);
-    let most = memory::bytes() / 4;
-    let mut part = USUAL.load(Ordering::Relaxed).min(most);
-    loop {
-        match check(fs, path, part, |input| walk::check(input, part)) {
-            Err(Error::Format { source: FormatError::TooLarge { what: PART, value, .. }, .. })
-                if part < most && value <= most =>
-            {
-                part = value.max(part * 2).min(most);
-            }
-            done => {
-                USUAL.store(part, Ordering::Relaxed);
-                return done;
-            }
-        }
-    }
-}
-
 /// Checks, without decoding, whether the bytes are those that the owner wrote.
 ///
 /// # Errors
-/// As [`check_whole`].
+/// As [`check`].
 pub fn check_stored(fs: &dyn Fs, path: &Path) -> Result<Tail> {
     check(fs, path, 0, |input| walk::check_stored(input))
 }
 
-fn check(
+/// Checks a finished segment with `walk`, which decodes parts of up to `part` bytes. If many threads check segments and
+/// the memory is insufficient, some wait.
+///
+/// # Errors
+/// The first damage found; filesystem errors.
+pub fn check(
     fs: &dyn Fs,
     path: &Path,
     part: u64,

@@ -2,12 +2,13 @@
 //! files outside of the ring, blocks, or uses excessive memory.
 
 use ringreel::fs::Posix;
-use ringreel::segment::reader::{check_stored, check_whole};
+use ringreel::segment::reader::check_stored;
 use ringreel::swap::manager::Manager;
 use ringreel::{Config, Error, Generator, Reader};
 use ringreel_format::FormatError;
 use ringreel_format::input::SliceInput;
 use ringreel_format::segment::walk;
+use ringreel_ops::inspect::verify_file::check_whole;
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::symlink;

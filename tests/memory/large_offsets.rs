@@ -4,7 +4,8 @@ use ringreel::format::{
     DType, Meta, PartRef, ReadOptions, SampleRef, Schema, SegmentId, SegmentInfo, SegmentWriter, WriteOptions,
 };
 use ringreel::fs::Posix;
-use ringreel::segment::reader::{Access, SegmentReader, check_whole};
+use ringreel::segment::reader::{Access, SegmentReader};
+use ringreel_ops::inspect::verify_file::check_whole;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use testkit::process::in_own_process;

@@ -6,8 +6,9 @@ use ringreel::format::{
 };
 use ringreel::fs::Posix;
 use ringreel::layout::Layout;
-use ringreel::segment::reader::{Access, SegmentReader, check_whole};
+use ringreel::segment::reader::{Access, SegmentReader};
 use ringreel::segment::writer::{StagingOptions, StagingWriter};
+use ringreel_ops::inspect::verify_file::check_whole;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::sync::Arc;

@@ -13,8 +13,8 @@ mod traced;
 
 use rescue::{Rescue, ledger, sealed};
 use ringreel::fs::Posix;
-use ringreel::segment::reader::check_whole;
 use ringreel::swap::adopt::GRACE;
+use ringreel_ops::inspect::verify_file::check_whole;
 use rustix::process::Signal;
 use scene::{LEASE, POLL, Role, Scene};
 use std::collections::HashSet;

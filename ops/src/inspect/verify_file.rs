@@ -9,15 +9,17 @@ use ringreel::fs::{Fs, MapMode, surely};
 use ringreel::manifest::SegmentEntry;
 use ringreel::memory::{self, CHECKED};
 use ringreel::segment::SampleId;
-use ringreel::segment::reader::{Tail, check_stored, check_whole, largest_record, read_tail, record_room};
+use ringreel::segment::reader::{Tail, check, check_stored, largest_record, read_tail, record_room};
 use ringreel_format::frame::HEADER_LEN;
 use ringreel_format::input::{RangeRead, StreamInput};
 use ringreel_format::recordio::{ResyncItem, ResyncReader};
 use ringreel_format::segment::header::SIGNATURE;
 use ringreel_format::segment::part::PART;
+use ringreel_format::segment::walk;
 use ringreel_format::{Footer, FormatError, Salvage, SalvageItem};
 use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// No part decodes to more than this multiple of its file's size: a larger claim is wrong, even if its checksum is right.
@@ -93,6 +95,32 @@ pub(super) fn task(fs: &Arc<dyn Fs>, task: &Task, seen: &Mutex<HashSet<(u64, u64
     }
     checked.footer = None; // not used any more, and may be large
     Some((checked, unreadable))
+}
+
+/// Checks every byte of a finished segment. Decodes compressed parts, each in up to a quarter of the memory; all else
+/// needs little memory, however large the segment is. If many threads check segments and the memory is insufficient,
+/// some wait.
+///
+/// # Errors
+/// The first damage found; filesystem errors.
+pub fn check_whole(fs: &dyn Fs, path: &Path) -> Result<Tail> {
+    /// Memory that the parts of previous files took: those of the next one may be as large.
+    static USUAL: AtomicU64 = AtomicU64::new(1 << 20);
+    let most = memory::bytes() / 4;
+    let mut part = USUAL.load(Ordering::Relaxed).min(most);
+    loop {
+        match check(fs, path, part, |input| walk::check(input, part)) {
+            Err(Error::Format { source: FormatError::TooLarge { what: PART, value, .. }, .. })
+                if part < most && value <= most =>
+            {
+                part = value.max(part * 2).min(most);
+            }
+            done => {
+                USUAL.store(part, Ordering::Relaxed);
+                return done;
+            }
+        }
+    }
 }
 
 /// Verifies every byte of a segment.
