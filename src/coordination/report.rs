@@ -1,10 +1,7 @@
-//! Membership: the processes of a ring, their heartbeats, and their reports.
+//! The report that a process publishes with its heartbeat.
 
-use crate::error::Result;
 use crate::times::{GeneratorTimes, StreamStats, Times};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
-use std::fmt;
 use std::time::Duration;
 
 /// The report that a process publishes with each heartbeat.
@@ -104,58 +101,4 @@ pub struct PartCompression {
     pub compressed: bool,
     /// Uncompressed bytes per compressed byte.
     pub ratio: f64,
-}
-
-/// Lists the processes of a ring. Each publishes an increasing number, its heartbeat, and a report
-/// with it.
-///
-/// Correctness never depends on the list. An observer that considers a living process dead does it
-/// no harm: a segment that both commit is listed once.
-pub trait Membership: Send + Sync + fmt::Debug {
-    /// Publishes `beat` and `report` of `member`, which replace the previous ones. The caller
-    /// increases `beat` by one each time.
-    ///
-    /// A hint: the report that others read may be two heartbeats old if only the details of a wait
-    /// have changed.
-    ///
-    /// # Errors
-    /// Those of [`CoordinationStore`](super::CoordinationStore#errors).
-    fn beat(&self, member: &str, beat: u64, report: &Report) -> Result<()>;
-
-    /// Removes `member` from the list. Does nothing if it is not listed.
-    ///
-    /// A hint: a heartbeat that is in progress may list it again.
-    ///
-    /// # Errors
-    /// Those of [`CoordinationStore`](super::CoordinationStore#errors).
-    fn leave(&self, member: &str) -> Result<()>;
-
-    /// Returns each member once, with its last heartbeat, in any order.
-    ///
-    /// A hint: members may join, leave and publish heartbeats at the same time.
-    ///
-    /// # Errors
-    /// Those of [`CoordinationStore`](super::CoordinationStore#errors).
-    fn members(&self) -> Result<Vec<(String, u64)>>;
-
-    /// Returns how long ago each of these heartbeats was published, by the clock of the store.
-    /// Leaves out heartbeats that have been replaced, and all of them if the store has no clock, or
-    /// this process cannot read it.
-    ///
-    /// A hint: for display, and never used to declare a member dead.
-    ///
-    /// # Errors
-    /// Those of [`CoordinationStore`](super::CoordinationStore#errors).
-    fn beat_ages(&self, _beats: &[(String, u64)]) -> Result<HashMap<String, Duration>> {
-        Ok(HashMap::new())
-    }
-
-    /// Returns what `member` reported with `beat`. Returns `None` if it has published a later
-    /// heartbeat, or has left.
-    ///
-    /// A hint: the contents of a report are not verified.
-    ///
-    /// # Errors
-    /// Those of [`CoordinationStore`](super::CoordinationStore#errors).
-    fn report(&self, member: &str, beat: u64) -> Result<Option<Report>>;
 }
