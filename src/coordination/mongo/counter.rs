@@ -1,6 +1,6 @@
 //! The counter: one document for each generation, changed by findAndModify.
 
-use super::{ATTEMPTS, MongoStore, documents, int, whole};
+use super::{MongoStore, int, whole};
 use crate::coordination::Counter;
 use crate::coordination::allocator::NumberRange;
 use crate::error::Result;
@@ -24,14 +24,7 @@ impl MongoStore {
     fn change_counter(&self, generation: u64, mut change: Document, created: Document) -> Result<Document> {
         change.insert("$setOnInsert", created);
         let id = doc! { "_id": int(generation) };
-        self.call(move |collections| async move {
-            for _ in 0..ATTEMPTS {
-                if let Some(counter) = collections.change(&collections.counters, id.clone(), change.clone()).await? {
-                    return Ok(counter);
-                }
-            }
-            Err(documents::contested())
-        })
+        self.call(move |collections| async move { collections.change(&collections.counters, id, change).await })
     }
 }
 

@@ -1,12 +1,12 @@
 //! The documents of a store, and the ring that owns them.
 
+use super::ATTEMPTS;
+use crate::config::{MongoPlace, STATUS_COLLECTION};
 use mongodb::bson::{Document, doc};
 use mongodb::error::{Error, ErrorKind, Result, WriteFailure};
 use mongodb::options::ReturnDocument;
 use mongodb::{Collection, Database};
 use std::sync::Arc;
-
-use crate::config::{MongoPlace, STATUS_COLLECTION};
 
 /// MongoDB's error code for an `_id` that exists already.
 const DUPLICATE_KEY: i32 = 11_000;
@@ -89,20 +89,10 @@ impl Collections {
         self.id(&format!("note.{folder}/{name}"))
     }
 
-    /// Returns a filter for all members.
-    pub fn members(&self) -> Document {
-        doc! { "of": self.name(), "ring": self.ring(), "beat": { "$exists": true } }
-    }
-
-    /// Returns the name in an id that [`Collections::member`] made.
-    pub fn member_name<'a>(&self, id: &'a str) -> Option<&'a str> {
-        id.strip_prefix(self.name())?.strip_prefix(".member.")
-    }
-
-    /// Returns `found` if our ring owns it. Removes a document that another ring left in a place
-    /// that now belongs to us.
-    pub async fn ours(&self, table: &Collection<Document>, found: Option<Document>) -> Result<Option<Document>> {
-        let Some(document) = found else { return Ok(None) };
+    /// Finds the document `id`, if our ring owns it. Removes a document that another ring left in a
+    /// place that now belongs to us.
+    pub async fn find(&self, table: &Collection<Document>, id: Document) -> Result<Option<Document>> {
+        let Some(document) = table.find_one(id).await? else { return Ok(None) };
         if document.get_str("ring").is_ok_and(|ring| ring == self.ring()) {
             return Ok(Some(document));
         }
@@ -111,30 +101,21 @@ impl Collections {
         table.delete_one(foreign).await.map(|_| None)
     }
 
-    /// Finds the document `id`, if our ring owns it.
-    pub async fn find(&self, table: &Collection<Document>, id: Document) -> Result<Option<Document>> {
-        self.ours(table, table.find_one(id).await?).await
-    }
-
-    /// Changes the document `id`, or creates it; never changes another ring's. Returns `None` if
-    /// the caller has to try again: the document belonged to another ring and was removed, or
-    /// another process created it at the same time.
-    pub async fn change(
-        &self,
-        table: &Collection<Document>,
-        id: Document,
-        change: Document,
-    ) -> Result<Option<Document>> {
+    /// Changes the document `id`, or creates it; never changes another ring's. Returns the document after the change.
+    pub async fn change(&self, table: &Collection<Document>, id: Document, change: Document) -> Result<Document> {
         let mut filter = id.clone();
         filter.insert("ring", self.ring());
-        let changed = table.find_one_and_update(filter, change).upsert(true).return_document(ReturnDocument::After);
-        match changed.await {
-            Err(error) if is_duplicate(&error) => {
-                self.ours(table, table.find_one(id).await?).await?;
-                Ok(None)
+        for _ in 0..ATTEMPTS {
+            let changed = table.find_one_and_update(filter.clone(), change.clone()).upsert(true);
+            match changed.return_document(ReturnDocument::After).await {
+                Ok(Some(document)) => return Ok(document),
+                Ok(None) => {}
+                // It belonged to another ring and is removed now, or another process created it at the same time.
+                Err(error) if is_duplicate(&error) => drop(self.find(table, id.clone()).await?),
+                Err(error) => return Err(error),
             }
-            other => other,
         }
+        Err(contested())
     }
 
     /// Claims a place that belongs to no ring, if this process may. Fails with [`OtherRing`] if the

@@ -1,6 +1,6 @@
 //! Members: one document for each, whose heartbeat only grows.
 
-use super::{ATTEMPTS, MongoStore, documents, int, text, whole};
+use super::{MongoStore, int, text, whole};
 use crate::coordination::{Membership, Report};
 use crate::error::{Error, Result};
 use mongodb::bson::{Document, deserialize_from_document, doc, serialize_to_document};
@@ -13,13 +13,7 @@ impl Membership for MongoStore {
             let set = doc! { "of": collections.name(), "report": report };
             // A request that arrives late or twice does not decrease the heartbeat.
             let update = doc! { "$set": set, "$max": { "beat": int(beat) } };
-            for _ in 0..ATTEMPTS {
-                if collections.change(&collections.status, collections.member(&member), update.clone()).await?.is_some()
-                {
-                    return Ok(());
-                }
-            }
-            Err(documents::contested())
+            collections.change(&collections.status, collections.member(&member), update).await.map(drop)
         })
     }
 
@@ -32,11 +26,13 @@ impl Membership for MongoStore {
 
     fn members(&self) -> Result<Vec<(String, u64)>> {
         self.call(|collections| async move {
-            let mut found = collections.status.find(collections.members()).projection(doc! { "beat": 1 }).await?;
+            let prefix = format!("{}.member.", collections.name());
+            let filter = doc! { "of": collections.name(), "ring": collections.ring(), "beat": { "$exists": true } };
+            let mut found = collections.status.find(filter).projection(doc! { "beat": 1 }).await?;
             let mut members = Vec::new();
             while found.advance().await? {
                 let member: Document = found.deserialize_current()?;
-                if let Some(name) = collections.member_name(&text(&member, "_id")) {
+                if let Some(name) = text(&member, "_id").strip_prefix(&prefix) {
                     members.push((name.to_owned(), whole(&member, "beat")));
                 }
             }
