@@ -66,9 +66,7 @@ impl FileStore {
         for name in self.list(&self.dir(COUNTERS))? {
             if let Some(old) = parse_number(&name).filter(|n| *n < generation) {
                 let dir = self.counter_dir(old);
-                for name in self.list(&dir)? {
-                    self.forget(&dir.join(name))?;
-                }
+                self.forget_where(&dir, |_| true)?;
                 match self.fs.remove_dir(&dir) {
                     Err(error) if !error.is_gone() && !error.is_taken() => return Err(error.into()),
                     _ => {}

@@ -27,12 +27,10 @@ impl Leases for FileStore {
         let bytes = Self::encode(&holder)?;
         let won = self.with_dirs(None, || publish(&*self.fs, &self.temp(), &target, &bytes, false))?;
         if won {
-            for name in self.list(&dir)? {
-                let old = numbered(name.strip_suffix(".free").unwrap_or(&name));
-                if old.is_some_and(|(other, n)| other == role && n + LEASES_KEPT < token) {
-                    self.forget(&dir.join(name))?;
-                }
-            }
+            self.forget_where(&dir, |name| {
+                let old = numbered(name.strip_suffix(".free").unwrap_or(name));
+                old.is_some_and(|(other, n)| other == role && n + LEASES_KEPT < token)
+            })?;
         }
         Ok(won)
     }

@@ -25,13 +25,6 @@ struct StoredReport {
     since: u64,
 }
 
-impl StoredReport {
-    /// Returns the report as of heartbeat `beat`.
-    fn at(self, beat: u64) -> Report {
-        self.report.after(beat.saturating_sub(self.since))
-    }
-}
-
 /// The last heartbeat that this process published for a member, and the contents of its file.
 #[derive(Debug)]
 pub(super) struct LastBeat {
@@ -109,17 +102,10 @@ impl Membership for FileStore {
     }
 
     fn leave(&self, member: &str) -> Result<()> {
-        for name in self.list(&self.dir(MEMBERS))? {
-            if numbered(&name).is_some_and(|(other, _)| other == member) {
-                self.forget(&self.dir(MEMBERS).join(name))?;
-            }
-        }
-        for name in self.list(&self.dir(TEMP))? {
-            if name.strip_prefix(member).is_some_and(|rest| rest.starts_with('.')) {
-                self.forget(&self.dir(TEMP).join(name))?;
-            }
-        }
-        Ok(())
+        let is_beat = |name: &str| numbered(name).is_some_and(|(other, _)| other == member);
+        let is_temp = |name: &str| name.strip_prefix(member).is_some_and(|rest| rest.starts_with('.'));
+        self.forget_where(&self.dir(MEMBERS), is_beat)?;
+        self.forget_where(&self.dir(TEMP), is_temp)
     }
 
     fn members(&self) -> Result<Vec<(String, u64)>> {
@@ -148,6 +134,6 @@ impl Membership for FileStore {
 
     fn report(&self, member: &str, beat: u64) -> Result<Option<Report>> {
         let stored: Option<StoredReport> = self.read(&self.dir(MEMBERS).join(format!("{member}.{beat}")))?;
-        Ok(stored.map(|stored| stored.at(beat)))
+        Ok(stored.map(|stored| stored.report.after(beat.saturating_sub(stored.since))))
     }
 }

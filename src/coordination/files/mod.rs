@@ -108,6 +108,16 @@ impl FileStore {
         }
     }
 
+    /// Removes those files in `dir` whose names fulfil `which`.
+    fn forget_where(&self, dir: &Path, which: impl Fn(&str) -> bool) -> Result<()> {
+        self.list(dir)?.iter().filter(|name| which(name)).try_for_each(|name| self.forget(&dir.join(name)))
+    }
+
+    /// Returns the generations that have a status.
+    fn statuses(&self) -> Result<Vec<u64>> {
+        Ok(self.list(&self.dir(STATUSES))?.iter().filter_map(|name| parse_number(name)).collect())
+    }
+
     /// Runs `action`. If a directory is missing, creates the store's directories and `below`, and
     /// runs it again; several times, because another process may be removing them meanwhile.
     fn with_dirs<T>(&self, below: Option<&Path>, action: impl Fn() -> FsResult<T>) -> FsResult<T> {
@@ -199,13 +209,11 @@ impl CoordinationStore for FileStore {
             self.forget(&target)?; // it is unreadable
             publish()?;
         }
-        let names = self.list(&self.dir(STATUSES))?;
-        Ok(names.iter().filter_map(|name| parse_number(name)).max() <= Some(status.generation))
+        Ok(self.statuses()?.into_iter().max() <= Some(status.generation))
     }
 
     fn status(&self) -> Result<Option<SwapStatus>> {
-        let mut numbers: Vec<u64> =
-            self.list(&self.dir(STATUSES))?.iter().filter_map(|name| parse_number(name)).collect();
+        let mut numbers = self.statuses()?;
         numbers.sort_unstable();
         for n in numbers.into_iter().rev() {
             if let Some(status) = self.read_hint(&self.dir(STATUSES).join(n.to_string()))? {
@@ -216,22 +224,13 @@ impl CoordinationStore for FileStore {
     }
 
     fn forget_before(&self, generation: u64) -> Result<()> {
-        for name in self.list(&self.dir(STATUSES))? {
-            if parse_number(&name).is_some_and(|n| n < generation) {
-                self.forget(&self.dir(STATUSES).join(name))?;
-            }
-        }
+        self.forget_where(&self.dir(STATUSES), |name| parse_number(name).is_some_and(|n| n < generation))?;
         self.forget_counters_before(generation)
     }
 
     fn clear(&self) -> Result<()> {
         self.forget_before(u64::MAX)?;
         self.clear_notes()?;
-        for name in [STATUSES, LEASES, MEMBERS, TEMP] {
-            for file in self.list(&self.dir(name))? {
-                self.forget(&self.dir(name).join(file))?;
-            }
-        }
-        Ok(())
+        [STATUSES, LEASES, MEMBERS, TEMP].iter().try_for_each(|name| self.forget_where(&self.dir(name), |_| true))
     }
 }
