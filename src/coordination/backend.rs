@@ -36,7 +36,7 @@ pub enum Backend {
     Files,
     /// A MongoDB.
     #[cfg(feature = "mongodb")]
-    MongoDb(mongo::Connection),
+    MongoDb(Box<MongoStore>),
 }
 
 /// The process and the ring that a store is opened for.
@@ -63,7 +63,7 @@ impl Backend {
         match place {
             IndexPlace::Files => Ok(Backend::Files),
             #[cfg(feature = "mongodb")]
-            IndexPlace::MongoDb(place) => Ok(Backend::MongoDb(mongo::Connection::open(place, if_unreachable)?)),
+            IndexPlace::MongoDb(place) => Ok(Backend::MongoDb(Box::new(MongoStore::open(place, if_unreachable)?))),
             #[cfg(not(feature = "mongodb"))]
             IndexPlace::MongoDb(place) => {
                 let (_, message) =
@@ -79,7 +79,7 @@ impl Backend {
         match self {
             Backend::Files => None,
             #[cfg(feature = "mongodb")]
-            Backend::MongoDb(connection) => connection.silence(),
+            Backend::MongoDb(store) => store.silence(),
         }
     }
 
@@ -95,11 +95,12 @@ impl Backend {
         match (self, claim) {
             (Backend::Files, _) => Ok(Arc::new(FileStore::new(fs, Layout::new(ring.path).index(), ring.me, block))),
             #[cfg(feature = "mongodb")]
-            (Backend::MongoDb(connection), claim) => {
+            (Backend::MongoDb(mut store), claim) => {
                 let path = std::path::absolute(ring.path).unwrap_or_else(|_| ring.path.to_owned());
                 let ring = mongo::RingName { id: ring.ring_id.to_owned(), path: path.display().to_string() };
-                connection.belongs_to(ring, claim)?;
-                Ok(Arc::new(MongoStore::new(connection, block)))
+                store.block = block;
+                store.belongs_to(ring, claim)?;
+                Ok(Arc::<MongoStore>::from(store))
             }
         }
     }

@@ -6,8 +6,8 @@ use mongodb::Collection;
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::options::{Acknowledgment, ReturnDocument};
 use ringreel::config::MongoPlace;
-use ringreel::coordination::mongo::{Connection, RingName};
-use ringreel::coordination::{Claim, IfUnreachable};
+use ringreel::coordination::mongo::RingName;
+use ringreel::coordination::{Claim, IfUnreachable, MongoStore};
 use ringreel::error::Result;
 use ringreel::random::random_u32;
 use ringreel::unix_ms;
@@ -44,7 +44,7 @@ pub struct Probe {
 
 /// A server that answers.
 pub struct ServerProbe {
-    connection: Connection,
+    store: MongoStore,
     scratch: String,
     whose: &'static str,
 }
@@ -58,20 +58,19 @@ impl ServerProbe {
     /// store of another ring.
     pub fn open(place: &MongoPlace, ring_id: Option<&str>, path: &Path) -> Result<ServerProbe> {
         // The first call reports a server that does not answer.
-        let connection = Connection::open(place, IfUnreachable::Continue)?;
+        let store = MongoStore::open(place, IfUnreachable::Continue)?;
         if let Some(id) = ring_id {
             let ring = RingName { id: id.to_owned(), path: path.display().to_string() };
-            connection.belongs_to(ring, Claim::Never)?;
+            store.belongs_to(ring, Claim::Never)?;
         }
-        let holder =
-            connection.call(|collections| async move { collections.status.find_one(collections.swap()).await })?;
+        let holder = store.call(|collections| async move { collections.status.find_one(collections.swap()).await })?;
         let whose = match (holder, ring_id) {
             (None, _) => "not used by any ring yet",
             (Some(_), Some(_)) => "used by this ring",
             (Some(_), None) => "used by a ring (run doctor again when this ring exists, to see whose it is)",
         };
         let scratch = format!("{}.doctor-{:08x}", place.counters, random_u32());
-        Ok(ServerProbe { connection, scratch, whose })
+        Ok(ServerProbe { store, scratch, whose })
     }
 
     /// Measures the server, and removes what it wrote, also after an error.
@@ -84,7 +83,7 @@ impl ServerProbe {
             return measured; // nothing was written
         }
         let scratch = self.scratch.clone();
-        let dropped = self.connection.call(move |collections| async move {
+        let dropped = self.store.call(move |collections| async move {
             let counters: Collection<Document> = beside(&collections.counters, &scratch);
             counters.drop().await
         });
@@ -107,7 +106,7 @@ impl ServerProbe {
         let clock = hello.ok().and_then(|hello| hello.get_datetime("localTime").ok().map(|at| at.timestamp_millis()));
         let clock_ahead_seconds = clock.map(|clock| (clock as f64 - middle as f64) / 1e3);
         let concern =
-            self.connection.call(|collections| async move { Ok(collections.counters.write_concern().cloned()) })?;
+            self.store.call(|collections| async move { Ok(collections.counters.write_concern().cloned()) })?;
         let acknowledged = concern.as_ref().is_none_or(|concern| concern.w != Some(Acknowledgment::Nodes(0)));
         // Writes that are not acknowledged cannot be counted.
         let (asked, distinct) = if acknowledged { self.count()? } else { (0, 0) };
@@ -116,7 +115,7 @@ impl ServerProbe {
             (w, None) => format!("w={}", words(w.as_ref())),
         });
         Ok(Probe {
-            place: self.connection.shown().to_owned(),
+            place: self.store.shown().to_owned(),
             version: version.unwrap_or_else(|| "unknown".to_owned()),
             whose: self.whose,
             round_trips,
@@ -129,7 +128,7 @@ impl ServerProbe {
     }
 
     fn command(&self, command: Document) -> Result<Document> {
-        self.connection.call(move |collections| async move {
+        self.store.call(move |collections| async move {
             let database = collections.counters.client().database(&collections.counters.namespace().db);
             database.run_command(command).await
         })
@@ -151,7 +150,7 @@ impl ServerProbe {
 
     fn next(&self) -> Result<i64> {
         let scratch = self.scratch.clone();
-        self.connection.call(move |collections| async move {
+        self.store.call(move |collections| async move {
             let counters: Collection<Document> = beside(&collections.counters, &scratch);
             let change = doc! { "$inc": { "next": 1_i64 } };
             let changed = counters.find_one_and_update(doc! { "_id": 0_i64 }, change).upsert(true);

@@ -9,10 +9,12 @@ use super::documents::{Collections, OtherRing, RingName};
 use super::process::{LIMIT, ProcessLink, ProcessState};
 use super::reconnect::Reconnect;
 use crate::config::MongoPlace;
+use crate::coordination::allocator::NumberAllocator;
 use crate::coordination::{Claim, IfUnreachable};
 use crate::error::{Error, Result};
 use mongodb::Database;
 use mongodb::bson::doc;
+use std::fmt;
 use std::future::Future;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -24,29 +26,39 @@ const AT_ONCE: Duration = Duration::from_millis(300);
 /// Time limit for opening a store.
 const OPENING_LIMIT: Duration = Duration::from_millis(4800);
 
-/// A connection to a server, and a place on it.
-pub struct Connection {
+/// The coordination store in a MongoDB: a connection to a server, and a place on it; see the module.
+pub struct MongoStore {
     place: MongoPlace,
     shown: String,
     owner: OnceLock<(RingName, Claim)>,
     process: ProcessLink,
+    pub(super) numbers: NumberAllocator,
+    /// Number of numbers that are taken at a time.
+    pub(in crate::coordination) block: u64,
 }
 
-impl Connection {
+impl fmt::Debug for MongoStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("MongoStore").field(&self.shown).finish()
+    }
+}
+
+impl MongoStore {
     /// Connects to the server at `place`, or diagnoses why it cannot. Takes less than five seconds.
     ///
     /// # Errors
     /// [`Error::Config`] for an invalid connection string; [`Error::CoordinationDenied`] for a
     /// wrong user or password, or a failed TLS handshake; [`Error::CoordinationUnavailable`] for a
     /// server that does not answer, with [`IfUnreachable::Fail`].
-    pub fn open(place: &MongoPlace, if_unreachable: IfUnreachable) -> Result<Connection> {
+    pub fn open(place: &MongoPlace, if_unreachable: IfUnreachable) -> Result<MongoStore> {
         let begun = Instant::now();
         let process = ProcessLink::make(place)?;
         let here = process.here(place)?.clone();
         let hosts: Vec<_> = here.options.hosts.iter().map(ToString::to_string).collect();
         let (at, database, counters) = (hosts.join(","), &place.database, &place.counters);
         let shown = format!("MongoDB at {at} (database {database}, collection {counters})");
-        let connection = Connection { place: place.clone(), shown, owner: OnceLock::new(), process };
+        let (owner, numbers) = (OnceLock::new(), NumberAllocator::default());
+        let store = MongoStore { place: place.clone(), shown, owner, process, numbers, block: 1 };
         let limit = OPENING_LIMIT.saturating_sub(begun.elapsed());
         let may_write = if_unreachable == IfUnreachable::Fail;
         let asked = diagnosis::ask(here.options.clone(), here.database().collection(counters), may_write);
@@ -54,11 +66,11 @@ impl Connection {
         match found.unwrap_or_else(|| Err(diagnosis::silence(OPENING_LIMIT))) {
             Ok(()) => {}
             Err(MongoFailure::Away(why)) if if_unreachable == IfUnreachable::Continue => {
-                connection.fell_silent(&here, &MongoFailure::Away(why));
+                store.fell_silent(&here, &MongoFailure::Away(why));
             }
-            Err(finding) => return Err(connection.error(finding)),
+            Err(finding) => return Err(store.error(finding)),
         }
-        Ok(connection)
+        Ok(store)
     }
 
     /// Returns the address of the server, without its password.
@@ -117,7 +129,7 @@ impl Connection {
         self.ask(op)?.map_err(|finding| self.error(finding))
     }
 
-    /// Runs `op` like [`Connection::call`], and returns the reason if it failed.
+    /// Runs `op` like [`MongoStore::call`], and returns the reason if it failed.
     fn ask<T, F>(&self, op: impl FnOnce(Collections) -> F + Clone) -> Result<std::result::Result<T, MongoFailure>>
     where
         T: Send + 'static,

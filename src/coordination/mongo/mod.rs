@@ -23,15 +23,12 @@ mod outage_log;
 mod process;
 mod reconnect;
 
-pub use connection::Connection;
+pub use connection::MongoStore;
 pub use documents::{Collections, RingName};
 
-use super::allocator::NumberAllocator;
 use super::{CoordinationStore, SwapStatus};
 use crate::error::Result;
 use mongodb::bson::{Bson, Document, doc};
-use std::fmt;
-use std::future::Future;
 
 /// Upper limit of numbers that are read. No generation, token or count gets near it, and sums with
 /// it do not overflow.
@@ -39,38 +36,9 @@ const LARGEST: u64 = 1 << 62;
 /// Attempts of an operation while other processes change the same document.
 const ATTEMPTS: usize = 4;
 
-/// The coordination store in a MongoDB; see the module.
-pub struct MongoStore {
-    connection: Connection,
-    numbers: NumberAllocator,
-    block: u64,
-}
-
-impl fmt::Debug for MongoStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("MongoStore").field(&self.connection.shown()).finish()
-    }
-}
-
-impl MongoStore {
-    /// Creates the store on `connection`, which knows its ring. Takes `block` numbers at a time.
-    pub fn new(connection: Connection, block: u64) -> MongoStore {
-        MongoStore { connection, numbers: NumberAllocator::default(), block: block.max(1) }
-    }
-
-    /// Runs `op`; see [`Connection::call`].
-    fn call<T, F>(&self, op: impl FnOnce(Collections) -> F + Clone) -> Result<T>
-    where
-        T: Send + 'static,
-        F: Future<Output = mongodb::error::Result<T>> + Send + 'static,
-    {
-        self.connection.call(op)
-    }
-}
-
 impl CoordinationStore for MongoStore {
     fn place(&self) -> String {
-        self.connection.shown().to_owned()
+        self.shown().to_owned()
     }
 
     fn ping(&self) -> Result<()> {
