@@ -93,11 +93,6 @@ pub async fn of_reconnect(error: &Error, hosts: &[ServerAddress]) -> String {
     failure.words().to_owned()
 }
 
-/// Returns whether host names could not be resolved.
-pub fn is_of_names(error: &Error) -> bool {
-    matches!(&*error.kind, ErrorKind::DnsResolve { .. })
-}
-
 /// Returns whether an established connection broke: the server may have been restarted, and a new
 /// connection may work.
 pub fn is_broken_connection(error: &Error) -> bool {

@@ -1,10 +1,11 @@
 //! The state of one process: the driver's client, the thread that runs it, and whether the server
 //! answers.
 
-use super::diagnosis;
+use super::diagnosis::{self, MongoFailure};
 use super::outage_log::OutageLog;
 use crate::config::MongoPlace;
 use crate::error::{Error, Result};
+use mongodb::error::ErrorKind;
 use mongodb::options::ClientOptions;
 use mongodb::{Client, Database};
 use std::future::Future;
@@ -109,16 +110,15 @@ impl ProcessLink {
         let parsed = driver.start(LIMIT, async move { ClientOptions::parse(uri).await }).recv();
         let mut options = match parsed.unwrap_or_default() {
             Some(Ok(options)) => options,
-            Some(Err(error)) if !diagnosis::is_of_names(&error) => {
+            Some(Err(error)) if !matches!(&*error.kind, ErrorKind::DnsResolve { .. }) => {
                 return Err(broken(diagnosis::of_error(&error).words()));
             }
             unknown => {
-                let why =
-                    unknown.and_then(|parsed| parsed.err()).map(|error| diagnosis::of_error(&error).words().to_owned());
-                let message = why.unwrap_or_else(|| "the name server does not answer".to_owned());
+                let failure = unknown.and_then(|parsed| parsed.err()).map(|error| diagnosis::of_error(&error));
+                let message = failure.as_ref().map_or("the name server does not answer", MongoFailure::words);
                 return Err(Error::CoordinationUnavailable {
                     place: origin(),
-                    message: place.without_secrets(&message),
+                    message: place.without_secrets(message),
                 });
             }
         };
