@@ -155,6 +155,7 @@ impl Ring {
 
     /// Returns the names of the segments in `write.<n>`, or `None` if one listing does not find the directory.
     fn names_in(&self, n: u64) -> Result<Option<Vec<SegmentName>>> {
+        // A false negative is harmless: both callers then try a link, which asks the server.
         match self.fs.list(&self.layout.write(n)) {
             Ok(names) => Ok(Some(names.iter().filter_map(|name| SegmentName::parse(name)).collect())),
             Err(error) if error.is_gone() => Ok(None),
