@@ -10,6 +10,7 @@
 #               for 3.9; installed and used without a compiler
 #     arm       the same for AArch64; needs `rustup target add aarch64-unknown-linux-gnu`
 #     binary    the command for x86-64 and glibc 2.17, built from the same source
+#     library   the C library for x86-64 and glibc 2.17, to be unpacked anywhere; tested as installed
 #     static    the command without any shared library; needs `rustup target add x86_64-unknown-linux-musl`
 #     crates    `cargo package` of each crate, which compiles the packed files
 #
@@ -23,7 +24,8 @@ ROOT=$PWD
 PYTHON=${PYTHON:-python3}
 # Maximum sizes of packages, in MiB.
 MAX_WHEEL=12
-MAX_BINARY=20
+MAX_BINARY=15
+MAX_LIBRARY=40
 CRATES=(--package ringreel-format --package ringreel --package ringreel-recordio --package ringreel-ops --package ringreel-cli)
 tools=$ROOT/.venv-dist
 # A separate target directory from that of tests.
@@ -35,7 +37,7 @@ mkdir "$work"
 install_tools() {
     [ -x "$tools/bin/python" ] || "$PYTHON" -m venv "$tools"
     "$tools/bin/pip" install --quiet --disable-pip-version-check 'maturin>=1.13.3,<2' 'ziglang>=0.13,<0.16' \
-        'twine>=6' 'auditwheel>=6'
+        'cargo-zigbuild>=0.20,<1' 'twine>=6' 'auditwheel>=6'
 }
 
 has_target() {
@@ -154,20 +156,29 @@ try_all() {
 
 build_binary() {
     unpack_sdist
-    # maturin finds zig and calls cargo. It must not see the Python package, or it would package the command as a wheel.
-    rm -rf "$work/command"
-    cp -a "$work/source" "$work/command"
-    rm "$work/command/pyproject.toml"
-    (cd "$work/command" && maturin build --release --zig --target "$1" --compatibility "$2" --manifest-path cli/Cargo.toml \
-        --bindings bin --out "$work/unwanted")
-    local name=dist/ringreel-$3
-    cp "$CARGO_TARGET_DIR/$1/release/ringreel" "$name"
-    "${STRIP:-strip}" "$name"
+    (cd "$work/source" && cargo zigbuild --profile dist --target "$1" --manifest-path cli/Cargo.toml)
+    local name=dist/ringreel-$2
+    cp "$CARGO_TARGET_DIR/${1%.2.17}/dist/ringreel" "$name"
     check_size "$name" $MAX_BINARY
     "$name" --version
     "$name" generate -c "$work/config.yaml" --samples 4 --shape 8,8,8
     "$name" verify "$work/tried.ring"
     rm -rf "$work/tried.ring"
+}
+
+# Packs the library, unpacks it elsewhere, and runs its tests with that copy.
+build_library() {
+    local name=libringreel-$1 built
+    name=$name-$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+    cargo zigbuild --release --package ringreel-capi --target x86_64-unknown-linux-gnu.2.17
+    built=$CARGO_TARGET_DIR/x86_64-unknown-linux-gnu/release
+    BUILT=$built capi/install.sh "$work/$name"
+    tar -C "$work" -czf "dist/$name.tar.gz" "$name"
+    check_size "dist/$name.tar.gz" $MAX_LIBRARY
+    mkdir "$work/library"
+    tar -C "$work/library" -xzf "dist/$name.tar.gz"
+    WHEEL=$(echo dist/ringreel-*abi3*_"$(uname -m)".whl) VENV=$work/library/venv scripts/install.sh '' 'pytest>=8'
+    RINGREEL_PREFIX=$work/library/$name "$work/library/venv/bin/python" -m pytest --quiet -p no:cacheprovider capi/tests
 }
 
 # All at once, so that cargo uses unpublished crates instead of those on crates.io.
@@ -182,9 +193,9 @@ package_crates() {
 printf 'DBNAME: tried\nSWAP_CAP: 4\nSAMPLE: [data]\n' >"$work/config.yaml"
 mkdir -p dist
 parts=("$@")
-[ $# -gt 0 ] || parts=(sdist wheel arm binary static crates)
+[ $# -gt 0 ] || parts=(sdist wheel arm binary library static crates)
 case "${parts[*]}" in
-    *sdist* | *wheel* | *arm* | *binary* | *static*)
+    *sdist* | *wheel* | *arm* | *binary* | *library* | *static*)
         part "tools" install_tools
         export PATH="$tools/bin:$PATH"
         ;;
@@ -203,10 +214,11 @@ for name in "${parts[@]}"; do
                 skip "wheels for AArch64: no standard library; rustup target add aarch64-unknown-linux-gnu"
             fi
             ;;
-        binary) part "the command for x86-64" build_binary x86_64-unknown-linux-gnu manylinux2014 x86_64-linux-gnu ;;
+        binary) part "the command for x86-64" build_binary x86_64-unknown-linux-gnu.2.17 x86_64-linux-gnu ;;
+        library) part "the C library for x86-64" build_library x86_64-linux-gnu ;;
         static)
             if has_target x86_64-unknown-linux-musl; then
-                part "the static command for x86-64" build_binary x86_64-unknown-linux-musl musllinux_1_2 x86_64-linux-musl
+                part "the static command for x86-64" build_binary x86_64-unknown-linux-musl x86_64-linux-musl
             else
                 skip "the static command: no standard library; rustup target add x86_64-unknown-linux-musl"
             fi
@@ -215,7 +227,7 @@ for name in "${parts[@]}"; do
         try) try_all ;;
         publish-crates) part "publication of the crates" cargo publish --locked "${CRATES[@]}" ;;
         *)
-            echo "unknown part $name: sdist, wheel, arm, binary, static, crates, try, publish-crates" >&2
+            echo "unknown part $name: sdist, wheel, arm, binary, library, static, crates, try, publish-crates" >&2
             exit 2
             ;;
     esac
