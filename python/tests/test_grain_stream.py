@@ -152,9 +152,9 @@ def test_generators_that_wait_for_readers_go_on(filled, dataset_of):
 
     thread = threading.Thread(target=generate, daemon=True)
     thread.start()
-    # The next generation is full, and waits for a pass over the first one.
-    until(lambda: ring.status()["newest"] == 1 and ring.status()["samples_waiting"] >= COUNT)
-    assert thread.is_alive()
+    # The next generation is full, and the generator reports that it waits for a pass over the first one.
+    until(lambda: any(member["generating"]["waited_readers_seconds"] for member in ring.status()["generators"]))
+    assert thread.is_alive() and ring.status()["newest"] == 1
     samples = iter(dataset_of(ring, repeat=False))
     assert numbers(itertools.islice(samples, 5 * COUNT)) == list(itertools.chain(*map(generation, range(5))))
     thread.join(WAIT)
