@@ -16,7 +16,8 @@ test-quick:
 	scripts/test.sh quick
 
 # All tests at full length: two hours.
-test-all: test reliability storm fuzz
+test-all: reliability storm fuzz
+	scripts/test.sh all
 
 # Builds the documentation as a site: open target/site/index.html.
 docs:

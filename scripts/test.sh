@@ -3,9 +3,11 @@
 # Two lanes run at the same time, because each of them also waits: Rust with its lints and fuzzing; Python and the pages.
 # Lines of the second lane begin with "2 |". If a part fails, both lanes end, and the last line names the part.
 # `scripts/test.sh quick` runs tests that need neither network nor root, and takes two minutes once everything is built.
+# `scripts/test.sh all` also runs what hardly ever differs: Python 3.10, and an index in FerretDB.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/parts.sh
+length=${1:-usual}
 # More threads than cores: many tests wait for a process or for a timer.
 export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(($(nproc) * 2))}
 
@@ -81,8 +83,9 @@ tests_on() {
 
 # The oldest versions, for each of which a wheel is built, and the newest one, which can use the wheel of .venv-test.
 other_pythons() {
-    local version python
-    for version in 3.9 3.10; do
+    local version python own_wheel=(3.9)
+    [ $length != all ] || own_wheel+=(3.10)
+    for version in "${own_wheel[@]}"; do
         if python=$(scripts/find_python.sh $version); then
             part "Python tests on Python $version" tests_on $version "$python" ""
         else
@@ -123,11 +126,13 @@ rust_parts() {
     else
         skip "the index in MongoDB, and the ring with its index there"
     fi
-    part_if_it_can "a FerretDB for tests" scripts/mongodb.sh ferretdb
-    if [ $could = 0 ]; then
-        part "index in FerretDB" ferretdb_tests
-    else
-        skip "the index in FerretDB"
+    if [ $length = all ]; then
+        part_if_it_can "a FerretDB for tests" scripts/mongodb.sh ferretdb
+        if [ $could = 0 ]; then
+            part "index in FerretDB" ferretdb_tests
+        else
+            skip "the index in FerretDB"
+        fi
     fi
     part_if_it_can "fuzzing" scripts/fuzz.sh 3
     part "lints" lints
@@ -183,7 +188,7 @@ second_lane() {
     part_if_it_can "documentation site" scripts/docs.sh
 }
 
-if [ "${1:-}" = quick ]; then
+if [ "$length" = quick ]; then
     part "formatting" cargo fmt --all --check
     part "unit tests" cargo test --quiet --workspace --lib
     part "tests of the ring" cargo test --quiet --package ringreel-cli --test main -- write:: swap::edges:: read::reading:: runs::
