@@ -97,8 +97,8 @@ for part in "$@"; do
                 -- -- ::tests:: write::steps:: swap::many_generations:: read::reading:: cli::bad_input:: fs::sharing::
             thorough 'ring/validation_split\.rs|ops/src/held_out\.rs|src/run(s|_log)/' "${ring[@]}" \
                 -- -- write::held_out:: read::streaming:: read::policy:: read::reading::
-            thorough 'swap/orphans\.rs|ops/src/((gc|promote_partial)\.rs|repair/)' "${ring[@]}" \
-                -- -- ops::repair:: ops::repair_steps:: ops::seal:: write::held_out::
+            thorough 'swap/orphans\.rs|ops/src/((gc|missing|promote_partial)\.rs|repair/)' "${ring[@]}" \
+                -- -- ops::verify:: ops::repair:: ops::repair_steps:: ops::promote_partial:: write::held_out::
             ;;
     esac
     score "$part"

@@ -251,7 +251,7 @@ pub enum Error {
 }
 
 /// The command that checks for structural damage, as it is quoted in messages.
-pub const REPAIR: &str = "`ringreel repair -c config.yaml`";
+pub const REPAIR_COMMAND: &str = "`ringreel repair -c config.yaml`";
 
 fn advice(source: &FsError) -> String {
     if source.is_full() {

@@ -12,7 +12,7 @@ use crate::unix_ms;
 use serde::{Deserialize, Serialize};
 
 /// Number of failures that are kept; the newest ones.
-pub const KEPT: usize = 16;
+pub const FAILURES_KEPT: usize = 16;
 /// Maximum length of a message in bytes; the rest is cut off.
 pub const MAX_MESSAGE: usize = 4096;
 const FOLDER: &str = "failures";
@@ -55,9 +55,10 @@ fn write(notes: &dyn Notes, member: &str, failure: &Failure) -> Result<()> {
     let text = serde_json::to_string(failure).map_err(|error| crate::Error::Coordination(error.to_string()))?;
     notes.add_note(FOLDER, member, &text)?;
     let names = notes.note_names(FOLDER)?;
-    if names.len() > KEPT {
+    if names.len() > FAILURES_KEPT {
         let newest = read(notes, names.clone())?;
-        for old in names.iter().filter(|name| !newest.iter().take(KEPT).any(|failure| failure.name == **name)) {
+        for old in names.iter().filter(|name| !newest.iter().take(FAILURES_KEPT).any(|failure| failure.name == **name))
+        {
             notes.remove_note(FOLDER, old)?;
         }
     }
@@ -72,7 +73,7 @@ fn write(notes: &dyn Notes, member: &str, failure: &Failure) -> Result<()> {
 pub fn failures(notes: &dyn Notes) -> Result<Vec<Failure>> {
     let found = notes.note_names(FOLDER).and_then(|names| read(notes, names));
     let mut found = if_available(found)?.unwrap_or_default();
-    found.truncate(KEPT); // two processes that write at once may leave a few more
+    found.truncate(FAILURES_KEPT); // two processes that write at once may leave a few more
     Ok(found)
 }
 
@@ -125,7 +126,7 @@ mod tests {
         let (_dir, notes) = store();
         for n in (0..40).map(|n| n * 7 % 40) {
             write(&notes, &format!("member-{n}"), &at(n)).unwrap();
-            assert!(notes.note_names(FOLDER).unwrap().len() <= KEPT);
+            assert!(notes.note_names(FOLDER).unwrap().len() <= FAILURES_KEPT);
         }
         let found = failures(&notes).unwrap();
         assert_eq!(found.iter().map(|failure| failure.unix_ms).collect::<Vec<_>>(), (24..40).rev().collect::<Vec<_>>());
@@ -154,7 +155,10 @@ mod tests {
         (0..3).for_each(|n| write(&notes, &format!("member-{n}"), &at(n)).unwrap());
         assert_eq!(failures(&notes).unwrap().len(), 3);
         (3..16).for_each(|n| write(&notes, &format!("member-{n}"), &at(n)).unwrap());
-        assert!(failures(&notes).unwrap().len() == KEPT && !notes.note_names(FOLDER).unwrap().contains(&"zzz".into()));
+        assert!(
+            failures(&notes).unwrap().len() == FAILURES_KEPT
+                && !notes.note_names(FOLDER).unwrap().contains(&"zzz".into())
+        );
     }
 
     #[test]

@@ -9,7 +9,7 @@ use ringreel::config::MAX_KEEP;
 use ringreel::coordination::Claim;
 use ringreel::fs::Posix;
 use ringreel::ring::Ring;
-use ringreel::swap::adopt::GRACE;
+use ringreel::swap::adopt::UNFINISHED_GRACE_LEASES;
 use ringreel_ops::gc::Garbage;
 use ringreel_ops::{gc, repair};
 use serde_json::json;
@@ -58,7 +58,7 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
     }
     let mut found = gc::garbage(&ring)?;
     if gc::has_begun_files(&ring)? {
-        repair::liveness_survey::watch_for(&ring, GRACE, &|survey| tell(&survey_words(survey)))?;
+        repair::liveness_survey::watch_for(&ring, UNFINISHED_GRACE_LEASES, &|survey| tell(&survey_words(survey)))?;
         found.extend(gc::garbage_of_the_dead(&ring)?);
     }
     if options.apply {

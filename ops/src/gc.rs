@@ -6,7 +6,7 @@ use ringreel::layout::{GenerationDir, SegmentName, is_owner, sealed_id};
 use ringreel::manifest::Manifest;
 use ringreel::ring::Ring;
 use ringreel::segment::reader::read_tail;
-use ringreel::swap::adopt::{GRACE, is_left_for_later};
+use ringreel::swap::adopt::{UNFINISHED_GRACE_LEASES, is_left_for_later};
 use serde::Serialize;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -84,7 +84,7 @@ pub fn garbage(ring: &Ring) -> Result<Vec<Garbage>> {
     Ok(found)
 }
 
-/// Lists the unfinished files of owners whose silence was watched for [`GRACE`] leases.
+/// Lists the unfinished files of owners whose silence was watched for [`UNFINISHED_GRACE_LEASES`] leases.
 ///
 /// # Errors
 /// The filesystem's or the index's errors.
@@ -95,7 +95,7 @@ pub fn garbage_of_the_dead(ring: &Ring) -> Result<Vec<Garbage>> {
         return Ok(found);
     }
     for owner in ring.list_or_none(&ring.layout.staging())? {
-        if owner == ring.me || !is_owner(&owner) || !watch.is_silent_for(&owner, GRACE) {
+        if owner == ring.me || !is_owner(&owner) || !watch.is_silent_for(&owner, UNFINISHED_GRACE_LEASES) {
             continue;
         }
         let dir = ring.layout.staging_of(&owner);

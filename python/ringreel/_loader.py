@@ -241,9 +241,9 @@ class StreamLoader(DatasetLike):
         """
         return length_of(self)
 
-    def _placed(self) -> tuple[int, int]:
+    def _rank_and_world_size(self) -> tuple[int, int]:
         source = self._source.given
-        return source._placed() if self._source.shares_itself else super()._placed()
+        return source._rank_and_world_size() if self._source.shares_itself else super()._rank_and_world_size()
 
     def _count(self, share: int, shares: int) -> int:
         """Returns the number of batches of one share."""

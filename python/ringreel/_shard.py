@@ -74,7 +74,7 @@ class Sharing:
         # torch.distributed is not initialized in a spawned loader worker.
         return {**self.__dict__, "fixed": self.fixed or distributed_rank()}
 
-    def placed(self) -> tuple[int, int]:
+    def rank_and_world_size(self) -> tuple[int, int]:
         """Returns the rank of this process and the number of ranks."""
         rank, world_size = found_rank(self.fixed)
         if not 0 <= rank < world_size:
@@ -83,7 +83,7 @@ class Sharing:
 
     def find(self) -> tuple[int, int]:
         """Returns the share of this process and the number of shares: ranks times loader workers."""
-        rank, world_size = self.placed()
+        rank, world_size = self.rank_and_world_size()
         info = _length.worker_info()
         if info is None:
             if self._pid != os.getpid() and world_size == 1 and self.fixed is None and not self._warned:
@@ -288,9 +288,9 @@ class DatasetLike:
         made: Self = object.__new__(chosen)
         return made
 
-    def _placed(self) -> tuple[int, int]:
+    def _rank_and_world_size(self) -> tuple[int, int]:
         """Returns the rank of this process and the number of ranks."""
-        return self._sharing.placed()
+        return self._sharing.rank_and_world_size()
 
     def __getitem__(self, index: Any) -> Any:
         # DataLoader reads an object by index that it does not take for an IterableDataset.

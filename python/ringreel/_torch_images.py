@@ -115,9 +115,9 @@ class ImageRecordStream(IterableStyle):
 
     def __getstate__(self) -> dict[str, Any]:
         # In a spawned worker torch.distributed is not initialized.
-        return {**self.__dict__, "_share": self._placed(), "_reader": None}
+        return {**self.__dict__, "_share": self._rank_and_world_size(), "_reader": None}
 
-    def _placed(self) -> tuple[int, int]:
+    def _rank_and_world_size(self) -> tuple[int, int]:
         """Rank and number of ranks of this process."""
         return found_rank(self._share)
 
@@ -133,7 +133,7 @@ class ImageRecordStream(IterableStyle):
     def _count(self, share: int, shares: int) -> int:
         """The number of batches of one part."""
         # All parts have the same number of images, so one reader is enough for all workers.
-        reader = self._reader_of(share - share % max(shares // self._placed()[1], 1), shares)
+        reader = self._reader_of(share - share % max(shares // self._rank_and_world_size()[1], 1), shares)
         if self._arguments["round_batch"] and len(reader) % self._arguments["batch_size"]:
             raise TypeError(
                 "the number of batches varies between epochs, because round_batch completes the last batch of an epoch "
@@ -146,7 +146,7 @@ class ImageRecordStream(IterableStyle):
         return True
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        rank, world_size = self._placed()
+        rank, world_size = self._rank_and_world_size()
         info = torch.utils.data.get_worker_info()
         worker, workers = (0, 1) if info is None else (info.id, info.num_workers)
         number = int(self._epochs[worker])

@@ -131,9 +131,9 @@ class MixtureStream(IterableStyle):
         """
         return length_of(self)
 
-    def _placed(self) -> tuple[int, int]:
+    def _rank_and_world_size(self) -> tuple[int, int]:
         """Returns the rank of this process and the number of ranks."""
-        place: tuple[int, int] = self._sources[0]._placed()
+        place: tuple[int, int] = self._sources[0]._rank_and_world_size()
         return place
 
     def _count(self, share: int, shares: int) -> int:

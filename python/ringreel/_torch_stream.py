@@ -290,7 +290,7 @@ class RingStream(IterableStyle):
         return True
 
     def __iter__(self) -> RingIterator:
-        rank, world_size = self._placed()
+        rank, world_size = self._rank_and_world_size()
         info = torch.utils.data.get_worker_info()
         worker, workers = (0, 1) if info is None else (info.id, info.num_workers)
         if info is not None:
@@ -304,7 +304,7 @@ class RingStream(IterableStyle):
         stream = self._streams.open(rank * workers + worker, world_size * workers, run, turn)
         return RingIterator(stream, self._given, self._here())
 
-    def _placed(self) -> tuple[int, int]:
+    def _rank_and_world_size(self) -> tuple[int, int]:
         """Returns the rank of this process and the number of ranks."""
         return self._streams.rank()
 

@@ -2,14 +2,14 @@
 //!
 //! Maps are registered in a table. A handler for SIGBUS, installed with the first map, checks
 //! whether the fault address is in a registered map. If so, it maps zeros there and marks the map
-//! as torn; the faulting instruction is then repeated and reads the zeros. All other signals go to
+//! as truncated; the faulting instruction is then repeated and reads the zeros. All other signals go to
 //! the previous handler, or end the process as they would have without this one. (systemd's journal
 //! reader does the same: `src/basic/sigbus.c`.)
 //!
 //! - Reads cost nothing. A map costs one registration, and one more operation when it is unmapped.
-//! - [`is_truncated`] returns whether bytes are in a torn map. Readers call it after the bytes were
-//!   checked and before they are handed out. [`newly_torn`] returns the path of each torn file
-//!   once, for maps that were torn after they were handed out.
+//! - [`is_truncated`] returns whether bytes are in a truncated map. Readers call it after the bytes were
+//!   checked and before they are handed out. [`newly_truncated`] returns the path of each truncated file
+//!   once, for maps that were truncated after they were handed out.
 //! - If other code installs a handler above this one (Python's faulthandler, torch's workers), this
 //!   one does not run until the next map is made. Then it is installed again above the other, and
 //!   calls the other for every fault that is not in a registered map. The other may in turn call
@@ -54,11 +54,11 @@ struct Slot {
     writable: AtomicBool,
     /// Number of faults in the map.
     faults: AtomicU32,
-    /// The path of its file, until the map is torn.
+    /// The path of its file, until the map is truncated.
     name: AtomicPtr<Name>,
 }
 
-/// The path of a file, as an element of the list of torn files.
+/// The path of a file, as an element of the list of truncated files.
 struct Name {
     path: PathBuf,
     next: *mut Name,
@@ -135,9 +135,9 @@ static TABLE: [AtomicPtr<Block>; BLOCKS] = [const { AtomicPtr::new(null_mut()) }
 static FREE_FROM: AtomicUsize = AtomicUsize::new(0);
 /// Number of registered maps.
 static MAPS: AtomicUsize = AtomicUsize::new(0);
-/// Number of torn maps that are still registered.
+/// Number of truncated maps that are still registered.
 static LIVE_TORN: AtomicUsize = AtomicUsize::new(0);
-/// Paths of torn maps that [`newly_torn`] has not returned yet.
+/// Paths of truncated maps that [`newly_truncated`] has not returned yet.
 static NAMES: AtomicPtr<Name> = AtomicPtr::new(null_mut());
 /// The previous handlers of SIGBUS, the latest first.
 static PREVIOUS: AtomicPtr<Previous> = AtomicPtr::new(null_mut());
@@ -194,13 +194,13 @@ impl Drop for Registered {
     }
 }
 
-/// Returns whether `bytes` are in a torn map, whose missing pages read as zeros.
+/// Returns whether `bytes` are in a truncated map, whose missing pages read as zeros.
 pub fn is_truncated(bytes: &[u8]) -> bool {
     LIVE_TORN.load(Acquire) > 0 && find(bytes.as_ptr() as usize).is_some_and(|slot| slot.faults.load(Acquire) > 0)
 }
 
-/// Returns the files whose maps were torn since the last call in this process.
-pub fn newly_torn() -> Vec<PathBuf> {
+/// Returns the files whose maps were truncated since the last call in this process.
+pub fn newly_truncated() -> Vec<PathBuf> {
     let mut paths = Vec::new();
     if NAMES.load(Relaxed).is_null() {
         return paths;
@@ -373,7 +373,7 @@ extern "C" fn handle(signal: c_int, info: *mut siginfo_t, context: *mut c_void) 
 fn mend(address: usize) -> bool {
     let Some(slot) = find(address) else { return false };
     let page = PAGE.load(Relaxed);
-    // Marked as torn before the zeros are mapped, so that code that reads them without a fault can
+    // Marked as truncated before the zeros are mapped, so that code that reads them without a fault can
     // find out.
     let times = slot.faults.fetch_add(1, AcqRel);
     if times == 0 {

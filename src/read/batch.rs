@@ -7,7 +7,7 @@ use crate::error::{Error, FsError, Result};
 use crate::manifest::{Manifest, SegmentEntry};
 use crate::segment::SampleId;
 use crate::segment::borrow::{MAX_BORROWED_BYTES, SegmentBorrow};
-use crate::segment::reader::is_of_torn_map;
+use crate::segment::reader::is_of_truncated_map;
 use ringreel_format::segment::view::SampleView;
 use ringreel_format::{DType, SegmentInfo};
 use std::borrow::Cow;
@@ -291,7 +291,7 @@ impl<'m, V: FnMut(&BorrowedSample<'_>) -> Result<()>> Visiting<'_, 'm, V> {
         let (reader, entry) = (self.reader, session.entry);
         reader.close(entry);
         let is_elsewhere = |source: &FsError| source.is_gone() || source.is_no_damage();
-        if matches!(&error, Error::Fs { source } if is_elsewhere(source)) && !is_of_torn_map(&error) {
+        if matches!(&error, Error::Fs { source } if is_elsewhere(source)) && !is_of_truncated_map(&error) {
             // Reclaimed, unreachable, or a limit of this process: return the error of a single read.
             return reader.sample_untold(self.manifest, first).err().unwrap_or(error);
         }

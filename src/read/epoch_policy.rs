@@ -126,7 +126,7 @@ impl Policy {
             }
             OnStale::Wait => self.wait_for_fresh(reader, &format!(" ({why})")),
             OnStale::Stop => {
-                self.generators.ask_anew(); // the message must be current
+                self.generators.forget_reports(); // the message must be current
                 self.described = Described::default();
                 Err(Error::Stale { message: format!("{why}; {}", self.state_of(reader)) })
             }

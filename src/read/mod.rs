@@ -33,14 +33,14 @@ mod verified;
 use crate::config::{Config, ReadMode, Verify};
 use crate::coordination::{Backend, IfUnreachable};
 use crate::error::{Error, Result};
-use crate::fs::sigbus::{is_truncated, newly_torn};
+use crate::fs::sigbus::{is_truncated, newly_truncated};
 use crate::fs::{Fs, Posix};
 use crate::manifest::{Manifest, SegmentEntry};
 use crate::memory;
 use crate::ring::Ring;
 use crate::ring::validation_split::Positions;
 use crate::segment::SampleId;
-use crate::segment::reader::{Access, SegmentReader, is_of_torn_map, torn};
+use crate::segment::reader::{Access, SegmentReader, is_of_truncated_map, truncated_map};
 use bytes::Bytes;
 use producer_status::ProducerStatus;
 use retry::{Caller, Described, Retry};
@@ -125,7 +125,7 @@ impl ReadSample {
             return Ok(());
         }
         let (generation, position, path) = (self.generation, self.position, self.file.to_path_buf());
-        let message = torn(&path).to_string();
+        let message = truncated_map(&path).to_string();
         Err(Error::Damaged { generation, position, sample: self.id.to_string(), path, message })
     }
 }
@@ -133,7 +133,7 @@ impl ReadSample {
 /// Logs the files that were truncated while samples of this process were mapped, once each. (Readers and streams call
 /// it with each sample; programs that map segments without them call it themselves.)
 pub fn log_truncated_maps() {
-    for path in newly_torn() {
+    for path in newly_truncated() {
         let path = path.display();
         tracing::error!("{path}: the segment was truncated while it was mapped; data read from it since then is zeros");
     }
@@ -431,7 +431,7 @@ impl Reader {
             Error::Format { source, .. } => source.to_string(),
             other => other.to_string(),
         };
-        let message = match (is_of_torn_map(&first), is_of_torn_map(&error)) {
+        let message = match (is_of_truncated_map(&first), is_of_truncated_map(&error)) {
             (true, false) => format!("{}; now: {}", in_words(first), in_words(error)),
             _ => in_words(error),
         };
@@ -440,7 +440,7 @@ impl Reader {
     }
 
     /// Refuses a sample that this thread has accessed if a part of it was found truncated.
-    fn unless_torn(&self, sample: ReadSample) -> Result<ReadSample> {
+    fn unless_truncated(&self, sample: ReadSample) -> Result<ReadSample> {
         let checked = sample.check_whole();
         self.damaged.fetch_add(u64::from(checked.is_err()), Ordering::Relaxed);
         checked.map(|()| sample)

@@ -169,7 +169,7 @@ impl ProducerStatus {
     }
 
     /// Makes the next description read the reports again.
-    pub fn ask_anew(&self) {
+    pub fn forget_reports(&self) {
         self.lock().asked = None;
     }
 
@@ -231,7 +231,7 @@ mod tests {
         for name in ["one", "two"] {
             store.beat(name, 1, &report).unwrap();
         }
-        generators.ask_anew();
+        generators.forget_reports();
         let words = generators.describe(&store);
         assert!(words.contains("2 generators are alive") && !words.contains("out of luck"), "{words}");
     }
@@ -249,12 +249,12 @@ mod tests {
         std::os::unix::fs::symlink(&broken, &broken).unwrap();
         std::thread::sleep(Duration::from_millis(2)); // a check is reused for a quarter of the lease
         assert_eq!(generators.missing_for(&store), Duration::ZERO);
-        generators.ask_anew();
+        generators.forget_reports();
         let said = generators.describe(&store);
         assert!(said.starts_with("it is not known whether generators are alive ("), "{said}");
 
         fs::remove_file(broken).unwrap();
-        generators.ask_anew();
+        generators.forget_reports();
         assert!(generators.describe(&store).starts_with("no generator is alive"));
     }
 }

@@ -3,7 +3,7 @@
 //! configuration.
 
 use crate::config::Config;
-use crate::error::{Error, FsError, REPAIR, Result};
+use crate::error::{Error, FsError, REPAIR_COMMAND, Result};
 use crate::fs::atomic_publish::{publish, publish_by};
 use crate::fs::{Fs, surely};
 use crate::layout::{DIRECTORIES, Layout, SCRATCH, parse_number};
@@ -55,7 +55,7 @@ pub fn read(fs: &dyn Fs, layout: &Layout) -> Result<Option<RingDescriptor>> {
         Err(error) if error.source.kind() == ErrorKind::NotADirectory => return Err(no_directory(layout)),
         Err(error) => return Err(error.into()),
     };
-    let damaged = |why: &str| wrong(format!("its ring.json is damaged ({why}); run {REPAIR} to rebuild it"));
+    let damaged = |why: &str| wrong(format!("its ring.json is damaged ({why}); run {REPAIR_COMMAND} to rebuild it"));
     let value: serde_json::Value = serde_json::from_slice(&bytes).map_err(|error| damaged(&error.to_string()))?;
     let version = value.get("ringreel").and_then(serde_json::Value::as_u64).ok_or_else(|| damaged("no version"))?;
     if version != u64::from(RING_VERSION) {
@@ -85,7 +85,7 @@ pub fn missing(fs: &dyn Fs, layout: &Layout) -> Error {
     let names = surely(fs, &dir, || fs.list(&dir)).unwrap_or_default();
     // While another process creates the ring, this client may see manifest 0 before `ring.json`.
     if names.iter().filter_map(|name| parse_number(name)).any(|n| n > 0) {
-        let message = format!("its ring.json is missing; run {REPAIR} to rebuild it");
+        let message = format!("its ring.json is missing; run {REPAIR_COMMAND} to rebuild it");
         return Error::RingMismatch { path, message };
     }
     Error::RingNotFound { path }

@@ -3,7 +3,7 @@
 //! The file's length is checked when the borrowing begins and when it ends, not for each sample. So borrowed samples
 //! are valid only if [`SegmentReader::end_lending`] was called and returned no error.
 
-use super::reader::{Access, SegmentReader, can_read_instead, torn};
+use super::reader::{Access, SegmentReader, can_read_instead, truncated_map};
 use crate::error::Result;
 use crate::fs::sigbus::is_truncated;
 use bytes::Bytes;
@@ -121,7 +121,7 @@ impl SegmentReader {
     /// samples may then be wrong.
     pub fn end_lending(&self, lending: &SegmentBorrow) -> Result<()> {
         if is_truncated(&lending.window.bytes) {
-            return Err(torn(self.path()));
+            return Err(truncated_map(self.path()));
         }
         self.check_len()
     }

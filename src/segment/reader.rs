@@ -86,8 +86,8 @@ fn tail_of(file: &dyn FileReader, path: &Path, access: Access) -> Result<Tail> {
         tail = map.map_or_else(|| read_range(file, path, at..len), Ok)?;
         base = at;
     }
-    let footer =
-        footer_in(&tail, at, base, len).map_err(|error| if is_truncated(&tail) { torn(path) } else { bad(error) })?;
+    let footer = footer_in(&tail, at, base, len)
+        .map_err(|error| if is_truncated(&tail) { truncated_map(path) } else { bad(error) })?;
     Ok(Tail { footer, len })
 }
 
@@ -238,12 +238,12 @@ pub fn check(
 }
 
 /// Returns the error of a segment whose map was truncated.
-pub fn torn(path: &Path) -> Error {
+pub fn truncated_map(path: &Path) -> Error {
     FsError::new("read", path, io::Error::new(io::ErrorKind::UnexpectedEof, TRUNCATED)).into()
 }
 
-/// Returns whether `error` is the one of [`torn`].
-pub fn is_of_torn_map(error: &Error) -> bool {
+/// Returns whether `error` is the one of [`truncated_map`].
+pub fn is_of_truncated_map(error: &Error) -> bool {
     matches!(error, Error::Fs { source } if source.source.get_ref().is_some_and(|why| why.to_string() == TRUNCATED))
 }
 
@@ -323,7 +323,7 @@ impl SegmentReader {
         } else {
             let bytes = self.bytes(extent)?;
             let sample = decode(&bytes, base, self.info(), options);
-            self.unless_torn(&[bytes], sample)?
+            self.unless_truncated(&[bytes], sample)?
         };
         if sample.ordinal != ordinal {
             return Err(self.bad(FormatError::Malformed { at: base, what: "a sample has another ordinal" }));
@@ -386,15 +386,15 @@ impl SegmentReader {
             }
         };
         let sample = counted(copied, || Sample::assemble(head, &payload, base, self.info(), options, large));
-        self.unless_torn(&maps, sample)
+        self.unless_truncated(&maps, sample)
     }
 
     /// Refuses a sample from a map that shows zeros where the file was truncated. (In the file's last page, bytes
     /// beyond its end are zeros without a fault, so on any error the length of the file is checked.)
-    fn unless_torn(&self, maps: &[Bytes], sample: std::result::Result<Sample, FormatError>) -> Result<Sample> {
+    fn unless_truncated(&self, maps: &[Bytes], sample: std::result::Result<Sample, FormatError>) -> Result<Sample> {
         let is_shorter = || self.file.size().is_ok_and(|len| len < self.tail.len);
         if maps.iter().any(|map| is_truncated(map)) || sample.is_err() && is_shorter() {
-            return Err(torn(&self.path));
+            return Err(truncated_map(&self.path));
         }
         sample.map_err(Error::format("read", &self.path))
     }

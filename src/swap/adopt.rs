@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// Unfinished files are kept for this many leases after the last heartbeat of their owner, which
 /// may only have been suspended.
-pub const GRACE: u32 = 6;
+pub const UNFINISHED_GRACE_LEASES: u32 = 6;
 
 /// A silent member stays listed for at least this long, so that `ringreel status` shows it.
 const SHORTEST_MEMBERSHIP: Duration = Duration::from_secs(60);
@@ -122,10 +122,10 @@ impl Ring {
         }
     }
 
-    /// Removes the unfinished files of an owner that has been dead for [`GRACE`] leases, and its
+    /// Removes the unfinished files of an owner that has been dead for [`UNFINISHED_GRACE_LEASES`] leases, and its
     /// staging directory once that is empty.
     pub fn remove_unfinished(&self, owner: &str, watch: &mut FailureDetector) -> Result<u64> {
-        if !watch.is_silent_for(owner, GRACE) {
+        if !watch.is_silent_for(owner, UNFINISHED_GRACE_LEASES) {
             return Ok(0);
         }
         let dir = self.layout.staging_of(owner);
@@ -142,12 +142,12 @@ impl Ring {
         Ok(begun.len() as u64)
     }
 
-    /// Removes members that have been dead for [`GRACE`] leases from the member list. A dead
+    /// Removes members that have been dead for [`UNFINISHED_GRACE_LEASES`] leases from the member list. A dead
     /// generator remains watched while its sealed segments wait in staging, which may take as long
     /// as the ring exists.
     fn remove_silent_members(&self, watch: &mut FailureDetector) -> Result<()> {
         for member in watch.known() {
-            if !watch.is_silent_for(&member, GRACE) || watch.silence(&member) <= SHORTEST_MEMBERSHIP {
+            if !watch.is_silent_for(&member, UNFINISHED_GRACE_LEASES) || watch.silence(&member) <= SHORTEST_MEMBERSHIP {
                 continue;
             }
             let is_staged = self.fs.exists(&self.layout.staging_of(&member))?;

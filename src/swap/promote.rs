@@ -6,7 +6,7 @@
 
 use super::orphans::Delivery;
 use crate::coordination::{SwapStatus, if_available};
-use crate::error::{Error, REPAIR, Result};
+use crate::error::{Error, REPAIR_COMMAND, Result};
 use crate::fs::atomic_publish::publish_by;
 use crate::manifest::{MAX_SEGMENTS, Manifest, SegmentEntry};
 use crate::random::random_u32;
@@ -205,7 +205,7 @@ impl Ring {
             {
                 tracing::error!(
                     segment = %entry.id,
-                    "keeping read.{n}/{}: no manifest lists it and it has no other name; run {REPAIR}",
+                    "keeping read.{n}/{}: no manifest lists it and it has no other name; run {REPAIR_COMMAND}",
                     entry.file()
                 );
                 continue;

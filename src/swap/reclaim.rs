@@ -3,7 +3,7 @@
 
 use super::orphans::Delivery;
 use crate::coordination::if_available;
-use crate::error::{Error, REPAIR, Result};
+use crate::error::{Error, REPAIR_COMMAND, Result};
 use crate::fs::FsError;
 use crate::layout::GenerationDir;
 use crate::manifest::SegmentEntry;
@@ -123,9 +123,9 @@ impl Ring {
             let file = entry.file();
             match verdict {
                 Delivery::Unclear => {
-                    format!("a manifest is lost, so it is unknown whether {file} was delivered; run {REPAIR}")
+                    format!("a manifest is lost, so it is unknown whether {file} was delivered; run {REPAIR_COMMAND}")
                 }
-                _ => format!("no manifest lists {file} and it has no other name; run {REPAIR}"),
+                _ => format!("no manifest lists {file} and it has no other name; run {REPAIR_COMMAND}"),
             }
         }))
     }

@@ -169,7 +169,7 @@ impl Core {
         }
         let before = self.open.written;
         loop {
-            match self.open.append(&self.ring, sample) {
+            match self.open.append_sample(&self.ring, sample) {
                 Ok(()) => {}
                 Err(error) if !alone && self.open.written < before => return Err(error),
                 Err(error) => {

@@ -38,7 +38,13 @@ fn cell(text: &str) -> String {
 fn configuration_page_lists_each_key_with_its_default() {
     let page = fs::read_to_string(workspace().join("docs/reference/configuration.md")).unwrap();
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));
-    let found: Vec<_> = rows.map(|(key, rest)| (key, rest.split(" | ").next().unwrap().to_owned())).collect();
+    let found: Vec<_> = rows
+        .map(|(key, rest)| {
+            let (default, meaning) = rest.split_once(" | ").unwrap();
+            assert!(meaning.trim_end_matches('|').trim().len() > 10, "{key} has no meaning");
+            (key, default.to_owned())
+        })
+        .collect();
     assert_eq!(found, KEYS.map(|(key, default)| (key, cell(default))));
 }
 

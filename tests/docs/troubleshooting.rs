@@ -6,7 +6,7 @@ use testkit::workspace;
 
 /// Where errors are defined, and where warnings are logged.
 const ERRORS: [&str; 3] = ["src", "format/src", "recordio/src"];
-const WARNINGS: [&str; 2] = ["src", "recordio/src"];
+const WARNINGS: [&str; 3] = ["src", "recordio/src", "ops/src"];
 /// A message with less fixed text than this is made of the text of another one.
 const SHORTEST: usize = 12;
 

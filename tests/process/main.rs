@@ -7,6 +7,6 @@ mod prefetch;
 /// The threads of dropped streams.
 mod threads;
 /// Mapped files that are truncated, and SIGBUS.
-mod torn;
+mod truncated_maps;
 /// Directories that a manager watches.
 mod watches;

@@ -281,7 +281,7 @@ fn read_prints_each_damage_and_exits_with_1() {
     }
 }
 
-/// (Mapped: tests/process/torn.rs and tests/hostile.rs.)
+/// (Mapped: tests/process/truncated_maps.rs and tests/hostile.rs.)
 #[test]
 fn readers_survive_truncation_during_a_pread() {
     let place = Place::new("SWAP_CAP: 6\nSAMPLE: [data]\nREAD: pread\nVERIFY: always\n");

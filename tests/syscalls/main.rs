@@ -13,7 +13,7 @@ mod traced;
 
 use rescue::{Rescue, ledger, sealed};
 use ringreel::fs::Posix;
-use ringreel::swap::adopt::GRACE;
+use ringreel::swap::adopt::UNFINISHED_GRACE_LEASES;
 use ringreel_ops::inspect::verify_file::check_whole;
 use rustix::process::Signal;
 use scene::{LEASE, POLL, Role, Scene};
@@ -58,7 +58,7 @@ fn run(scene: &Scene, call: &Call, strike: Strike) -> Outcome {
     let mut outcome = rescue(scene, dir.path(), |wanted, rescue| {
         let leases = match strike {
             Strike::Stop => 2,
-            Strike::LongStop => GRACE + 2,
+            Strike::LongStop => UNFINISHED_GRACE_LEASES + 2,
             _ => 0,
         };
         if fate == Fate::Stopped && leases > 0 {

@@ -2,7 +2,7 @@
 
 use crate::humanize::{counted, human_bytes};
 use crate::output::{plain, plain_path};
-use ringreel::error::REPAIR;
+use ringreel::error::REPAIR_COMMAND;
 use ringreel::manifest::ANOTHER;
 use ringreel_ops::inspect::finding::{Finding, Kind, Problem};
 use ringreel_ops::inspect::verify::{Looked, Report};
@@ -84,7 +84,7 @@ pub fn report_json(report: &Report, seconds: f64) -> serde_json::Result<serde_js
 /// Returns the command to run next for a damaged ring: repair, or salvage if no repair is possible.
 pub fn next(ring: &Path, can_repair: bool) -> String {
     if can_repair {
-        return format!("{REPAIR} (for damaged segments add --salvage DIR, which copies their intact samples)");
+        return format!("{REPAIR_COMMAND} (for damaged segments add --salvage DIR, which copies their intact samples)");
     }
     format!(
         "`ringreel repair {} --salvage DIR` copies the intact samples of damaged segments; readers skip the others",

@@ -54,7 +54,7 @@ impl Delivery {
             let read = move |(manifest, position): Wanted| {
                 let sample = reader.sample_untold(&manifest, position)?;
                 touch(&sample);
-                reader.unless_torn(sample)
+                reader.unless_truncated(sample)
             };
             let started = Pool::new(self.options.threads, read);
             let refused = |error| Error::Sample(format!("cannot start a prefetch thread: {error}"));

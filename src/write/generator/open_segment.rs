@@ -86,7 +86,7 @@ impl OpenSegment {
     /// # Errors
     /// A sample that does not match the schema; filesystem errors. If the contents of the file are unknown after an
     /// error, the segment is discarded.
-    pub fn append(&mut self, ring: &Ring, sample: &SampleRef<'_>) -> Result<()> {
+    pub fn append_sample(&mut self, ring: &Ring, sample: &SampleRef<'_>) -> Result<()> {
         if self.writer.is_none() {
             self.writer = Some(self.begin(ring, sample)?);
         }

@@ -2,7 +2,7 @@
 //! process. The tests run one at a time, because the list of truncated files is process-wide.
 
 use bytes::Bytes;
-use ringreel::fs::sigbus::{is_truncated, newly_torn};
+use ringreel::fs::sigbus::{is_truncated, newly_truncated};
 use ringreel::fs::{Fs, MapMode, Posix};
 use ringreel::read::stream::Item;
 use ringreel::{Error, Generator, NamedPart, Reader, Stream, StreamOptions};
@@ -53,7 +53,7 @@ fn truncated_pages_read_as_zeros_and_are_reported_once() {
                 && !is_truncated(&whole)
                 && !is_truncated(&[1; 9])
         );
-        assert!(newly_torn().contains(&path) && !newly_torn().contains(&path), "reported once");
+        assert!(newly_truncated().contains(&path) && !newly_truncated().contains(&path), "reported once");
         drop(bytes);
         assert!(whole.iter().all(|byte| *byte == 7));
         assert!(!is_truncated(&map(&other, mode)), "a new map at the same address counts as truncated");
@@ -89,14 +89,15 @@ fn maps_survive_truncation_in_concurrent_threads() {
                     assert_eq!(is_truncated(&bytes), n % 3 == 0);
                     held.push((bytes, n % 3 == 0));
                     if n % 5 == 0 {
-                        held.drain(..held.len() / 2).for_each(|(bytes, torn)| assert_eq!(is_truncated(&bytes), torn));
+                        held.drain(..held.len() / 2)
+                            .for_each(|(bytes, truncated)| assert_eq!(is_truncated(&bytes), truncated));
                     }
                     fs::remove_file(&path).unwrap();
                 }
             });
         }
     });
-    assert_eq!(newly_torn().iter().filter(|path| path.starts_with(dir.path())).count(), 8 * 134);
+    assert_eq!(newly_truncated().iter().filter(|path| path.starts_with(dir.path())).count(), 8 * 134);
 }
 
 #[test]
@@ -176,7 +177,7 @@ fn samples_torn_in_use_show_zeros_and_fail_their_check() {
         assert_eq!(sample.parts[0].data().unwrap()[len - 1], 0);
         assert!(matches!(sample.check_whole(), Err(Error::Damaged { .. })));
         drop(sample);
-        assert!(newly_torn().iter().any(|path| path.ends_with("read.1/000000.rec")), "the next call reports it");
+        assert!(newly_truncated().iter().any(|path| path.ends_with("read.1/000000.rec")), "the next call reports it");
     }
 }
 
