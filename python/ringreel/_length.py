@@ -47,8 +47,8 @@ def length_of(dataset: Any) -> int:
     has a last batch that may be smaller. So the result is then the number of batches times the batch size.
 
     Args:
-        dataset (Any): The dataset. Its ``_rank_and_world_size()`` returns the rank of this process and the number of ranks, and its
-            ``_count(share, shares)`` the number of items of a share.
+        dataset (Any): The dataset. Its ``_rank_and_world_size()`` returns the rank of this process and the number of
+            ranks, and its ``_count(share, shares)`` the number of items of a share.
     """
     rank, world_size = dataset._rank_and_world_size()
     count: Callable[[int, int], int] = dataset._count
