@@ -246,7 +246,8 @@ class Dataset:
 
 
 def _position(index: int, generation: Generation) -> int:
-    return position_of(index, len(generation), f"generation {generation.number} has")
+    length = len(generation)
+    return index if 0 <= index < length else position_of(index, length, f"generation {generation.number} has")
 
 
 def _chosen(indices: Any, generation: Generation) -> tuple[int, int] | list[int]:
@@ -255,4 +256,7 @@ def _chosen(indices: Any, generation: Generation) -> tuple[int, int] | list[int]
         indices = range(*indices.indices(len(generation)))
     if isinstance(indices, range) and indices.step == 1 and len(indices) > 0:
         return _position(indices.start, generation), _position(indices.stop - 1, generation) + 1
-    return [_position(operator.index(index), generation) for index in indices]
+    chosen = list(map(operator.index, indices))
+    if chosen and min(chosen) >= 0 and max(chosen) < len(generation):
+        return chosen  # A call for each index would take longer than reading a small sample.
+    return [_position(index, generation) for index in chosen]
