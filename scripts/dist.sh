@@ -24,7 +24,7 @@ ROOT=$PWD
 PYTHON=${PYTHON:-python3}
 # Maximum sizes of packages, in MiB.
 MAX_WHEEL=12
-MAX_BINARY=20
+MAX_BINARY=15
 MAX_LIBRARY=40
 CRATES=(--package ringreel-format --package ringreel --package ringreel-recordio --package ringreel-ops --package ringreel-cli)
 tools=$ROOT/.venv-dist
