@@ -81,7 +81,7 @@ def test_generators_are_requeued_before_their_time_limit_only(job, number, reque
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_every_job_is_requeued_after_a_preemption_and_keeps_its_log(name):
+def test_every_preempted_job_is_requeued_and_keeps_its_log(name):
     options = re.findall(r"^#SBATCH (--\S+)", (HERE / name).read_text(), re.MULTILINE)
     assert {"--requeue", "--open-mode=append"} <= set(options)
     assert any(option.startswith("--signal=") for option in options) == (name != "readers.sbatch")

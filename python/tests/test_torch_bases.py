@@ -25,5 +25,5 @@ def test_streams_are_iterable_datasets_of_torch(kind):
 @pytest.mark.parametrize(
     "made", [ringreel.Shard([1]), ringreel.StreamLoader([1], 1), ringreel.InputSplit("x.rec")], ids=repr
 )
-def test_shards_loaders_and_splits_are_iterable_datasets_of_torch(made):
+def test_shards_loaders_and_splits_are_datasets_of_torch(made):
     assert isinstance(made, torch.utils.data.IterableDataset)
