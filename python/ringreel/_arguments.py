@@ -63,20 +63,21 @@ def checked_equal(equal: Any) -> str | None:
     return chosen
 
 
-def position_of(index: int, length: int, what: str) -> int:
+def position_of(index: int, length: int, what: str, *values: Any) -> int:
     """Returns the position, from 0, of ``index``, which counts from the end if it is negative.
 
     Args:
         index (int): The index.
         length (int): Number of samples.
         what (str): What has that number of samples, with a verb, for the message.
+        *values (Any): The values of placeholders such as ``%d`` in ``what``, formatted in the message alone.
 
     Raises:
         IndexError: There is no such sample.
     """
     position = index + length if index < 0 else index
     if not 0 <= position < length:
-        raise IndexError(f"no sample {index}: {what} {length}")
+        raise IndexError(f"no sample {index}: {what % values} {length}")
     return position
 
 

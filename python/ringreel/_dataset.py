@@ -246,8 +246,7 @@ class Dataset:
 
 
 def _position(index: int, generation: Generation) -> int:
-    length = len(generation)
-    return index if 0 <= index < length else position_of(index, length, f"generation {generation.number} has")
+    return position_of(index, len(generation), "generation %d has", generation.number)
 
 
 def _chosen(indices: Any, generation: Generation) -> tuple[int, int] | list[int]:

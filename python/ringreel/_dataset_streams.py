@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ringreel._arguments import given_rank
-from ringreel._environment import distributed_rank, found_rank, run_name, tell_alone
+from ringreel._environment import found_rank, run_name, tell_alone
 from ringreel._ring import Config, Ring
 from ringreel._stream import Stream
 
@@ -21,7 +21,7 @@ class DatasetStreams:
         rank (int | None): Rank of this process, or None with ``world_size``.
         world_size (int | None): Number of ranks, without workers.
         run (str | None): Name of the run.
-        find (Callable): Called first to find a rank that was not given.
+        find (Callable | None): Finds a rank that was not given, before torch and the environment do.
         **options (Any): The other arguments of ``Ring.stream``.
 
     Raises:
@@ -37,7 +37,7 @@ class DatasetStreams:
         rank: int | None,
         world_size: int | None,
         run: str | None,
-        find: Callable[[], tuple[int, int] | None] = distributed_rank,
+        find: Callable[[], tuple[int, int] | None] | None = None,
         **options: Any,
     ) -> None:
         self.ring = Ring._of(config)
@@ -58,7 +58,7 @@ class DatasetStreams:
 
     def rank(self) -> tuple[int, int]:
         """Returns the rank of this process and the number of ranks."""
-        return found_rank(self._given or self._find())
+        return found_rank(self._given or (self._find and self._find()))
 
     def run_name(self) -> str | None:
         """Returns the name of the run of an iteration, or None for a replay."""

@@ -188,7 +188,7 @@ class RingDataset(MapStyle):
             KeyError: The sample has no part of a name in ``parts``.
         """
         dataset = self._current()
-        position = position_of(operator.index(index), self._length, f"generation {self._number} has")
+        position = position_of(operator.index(index), self._length, "generation %d has", self._number)
         sample = _read(dataset, position)
         sample.epoch = int(self._shared[1])
         return self._given(sample)
